@@ -1,17 +1,24 @@
-"""Draw the pictures of the architecture: `python docs/pictures.py` writes them to `docs/images`.
+"""Draw the pictures of the pages: `python docs/pictures.py` writes them to `docs/images`.
 
-Boxes are light with dark text, and arrows are gray, so that they are visible on white and on black.
+- The boxes of a training and of a search are light with dark text, and arrows are gray, so that
+  they are visible on white and on black.
+- The formulas of sections 3.5 and 5.3 are computed by the layer and the schedule of the package,
+  for light and for dark pages.
+- The attention and the beam are those of a model of `saved_models`.
 """
 
+import sys
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 
-matplotlib.use("svg")
+matplotlib.use("agg")
 from matplotlib import pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
-FOLDER = Path(__file__).parent / "images"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "images"
 BLUE, GREEN, YELLOW, RED = "#cfe3f7", "#d3ecd2", "#fbeebf", "#f6d5d0"
 GRAY, INK = "#7f8893", "#15202b"
 
@@ -98,7 +105,7 @@ def border(box, other):
     return x + dx * scale, y + dy * scale
 
 
-def main(folder=FOLDER):
+def draw_architecture(folder):
     # Text stays text; and the same picture is the same file.
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "pictures"}):
         for name, picture in PICTURES.items():
@@ -107,5 +114,112 @@ def main(folder=FOLDER):
             plt.close(figure)
 
 
+# The formulas
+
+
+def draw_formulas(folder):
+    from cycler import cycler
+    from PIL import Image
+
+    from keras_transformer.visualization.drawing import DARK, LIGHT, colors
+
+    for ending, theme in (("", LIGHT), ("_dark", DARK)):
+        style = {
+            "figure.facecolor": theme.background,
+            "axes.facecolor": theme.background,
+            "axes.edgecolor": theme.muted,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlelocation": "left",
+            "grid.color": theme.muted,
+            "grid.alpha": 0.3,
+            "legend.frameon": False,
+            "axes.prop_cycle": cycler(color=colors(10)),
+        }
+        for name in (
+            "text.color",
+            "axes.labelcolor",
+            "axes.titlecolor",
+            "xtick.color",
+            "ytick.color",
+        ):
+            style[name] = theme.text
+        with plt.rc_context(style):
+            for name, draw_one in FORMULAS.items():
+                figure = draw_one()
+                path = folder / f"{name}{ending}.png"
+                figure.savefig(path, dpi=150)
+                plt.close(figure)
+                with Image.open(path) as image:  # a quarter of the size with few colors
+                    image.convert("RGB").quantize(128).save(path, optimize=True)
+
+
+def draw_positions(length=100, hidden_dim=128):
+    """Draw what `SinePositionEncoding` adds at each position (section 3.5)."""
+    from keras import ops
+
+    from keras_transformer.layers import SinePositionEncoding
+
+    zeros = np.zeros((1, length, hidden_dim), "float32")
+    encoding = ops.convert_to_numpy(SinePositionEncoding()(zeros))[0]
+    figure = plt.figure(figsize=(7, 5.2), layout="constrained")
+    above, below = figure.subplots(2, height_ratios=[3, 2])
+    image = above.imshow(encoding.T, cmap="RdBu", aspect="auto", vmin=-1, vmax=1)
+    above.set(xlabel="position", ylabel="dimension", title="PE(pos, i)")
+    figure.colorbar(image, ax=above)
+    for dimension in (0, 16, 32, 42):
+        below.plot(encoding[:, dimension], label=f"dimension {dimension}")
+    below.set(xlabel="position", xlim=(0, length - 1))
+    below.grid(True)
+    below.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, fontsize="small")
+    return figure
+
+
+def draw_learning_rates(num_steps=40_000):
+    """Draw the learning rates of `NoamSchedule` (section 5.3)."""
+    from keras import ops
+
+    from keras_transformer import NoamSchedule
+
+    steps = np.unique(np.linspace(0, num_steps - 1, 500).astype("int32"))
+    figure = plt.figure(figsize=(7, 3.8), layout="constrained")
+    axes = figure.add_subplot()
+    for number, hidden_dim in enumerate((256, 512, 1024)):
+        for warmup, line in ((4000, "-"), (8000, "--")):
+            rates = ops.convert_to_numpy(NoamSchedule(hidden_dim, warmup)(steps))
+            label = f"d_model {hidden_dim}, warm-up {warmup:,}"
+            axes.plot(steps + 1, rates, line, color=f"C{number}", label=label)
+    axes.set(xlabel="updates", title="Learning rate", xlim=(0, num_steps), ylim=(0, None))
+    axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
+    axes.grid(True)
+    axes.legend(fontsize="small")
+    return figure
+
+
+FORMULAS = {"position_encodings": draw_positions, "learning_rates": draw_learning_rates}
+
+
+# A model
+
+
+def draw_translation(folder):
+    import keras_transformer as kt
+
+    translator = kt.Translator.from_preset(str(ROOT / "saved_models" / "multi30k_en_de"))
+    sentence = "A man in a red jacket is riding a bicycle down the street."
+    attention = kt.visualization.attention_weights(translator, sentence)
+    picture = kt.visualization.attention_svg(attention, "cross", layer=3)
+    (folder / "attention.svg").write_text(f"{picture}\n", "utf-8")
+    explanation = kt.visualization.explain_translation(translator, "A dog runs through the snow.")
+    explanation.beam.save(folder / "beam.svg")
+
+
+def main(folder=FOLDER):
+    draw_architecture(folder)
+    draw_formulas(folder)
+    draw_translation(folder)
+
+
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
     main()

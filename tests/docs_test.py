@@ -311,7 +311,7 @@ def test_links_lead_somewhere():
 @pytest.mark.once
 def test_pictures_are_those_that_are_drawn(tmp_path):
     pictures = runpy_names(DOCS / "pictures.py")
-    pictures["main"](tmp_path)
+    pictures["draw_architecture"](tmp_path)
     for name in pictures["PICTURES"]:
         drawn, kept = (
             re.findall(r">([^<>]+)</text>|>([^<>]+)</tspan>", (folder / f"{name}.svg").read_text())

@@ -218,7 +218,6 @@ MAY_IMPORT = {
     "training": {"models", "weights", "memory"},
     "weights": set(),
     "visualization": {"layers", "models", "decoding", "parsing", "translation", *LEAVES},
-    "figures": {"command_line", "visualization"},
     "presets": {"models", "decoding", "weights", "version", *LEAVES},
     "tasks": {"compilation_cache", "weights", "models", "decoding", "presets", "version", *LEAVES},
     "translation": {

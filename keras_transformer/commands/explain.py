@@ -1,8 +1,9 @@
 """The commands that draw how a model translates or parses a sentence."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tyro
 
@@ -28,24 +29,16 @@ class PictureOptions(CommonOptions):
     """Number of the layer whose attention is drawn, from 0; -1 is the last. The page shows all."""
     heads: tuple[int, ...] | None = None
     """Numbers of the heads to draw. Defaults to all."""
-    form: Literal["png", "svg"] = "png"
-    """Format of the pictures of attention."""
-    dark: bool = False
-    """Draw attention for a dark page. Other pictures follow the reader's system."""
 
-    def draw(self, attention: "kt.visualization.Attention", kind: str, style: str, **more) -> None:
-        """Draw one kind of attention in a style, into the folder."""
-        name = kind if style == "heatmap" and not more else f"{kind}_{style}"
-        kt.visualization.plot_attention(
-            attention,
-            kind,
-            style=style,
-            path=self.output_dir / f"{name}.{self.form}",
-            layer=self.layer,
-            heads=self.heads,
-            dark=self.dark,
-            **more,
-        )
+    def draw(self, attention: "kt.visualization.Attention", words: Sequence[str] = ()) -> None:
+        """Draw the three kinds of attention into the folder, of some words or of all."""
+        for kind in _KINDS:
+            tokens, _, _ = attention.of_kind(kind)
+            chosen = [word for word in words if word in tokens] or None
+            picture = kt.visualization.attention_svg(
+                attention, kind, self.layer, self.heads, chosen
+            )
+            (self.output_dir / f"{kind}.svg").write_text(picture, "utf-8")
 
 
 @dataclass(kw_only=True)
@@ -75,11 +68,7 @@ def explain_translation(options: ExplainTranslationOptions) -> None:
     known = {*attention.source_tokens, *attention.target_tokens}
     if unknown := [word for word in options.words or () if word not in known]:
         raise kt.UserError(f"`words` must be among the tokens. Received: {' '.join(unknown)}")
-    for kind in _KINDS:
-        tokens, _, _ = attention.of_kind(kind)
-        words = [word for word in options.words or () if word in tokens] or None
-        for style in ("lines", "heatmap"):
-            options.draw(attention, kind, style, words=words)
+    options.draw(attention, options.words or ())
     print(f"\nPictures are in {folder}, and all of them to point at in translation.html.")
 
 
@@ -107,8 +96,7 @@ def explain_parsing(options: ExplainParsingOptions) -> None:
     for name in ("beam", "comparison"):
         if (part := getattr(explanation, name)) is not None:
             part.save(folder / f"{name}.svg")
-    for kind in _KINDS:
-        options.draw(explanation.attention, kind, "heatmap")
+    options.draw(explanation.attention)
     print(f"\nPictures are in {folder}; parse.html is an interactive page of all.")
 
 

@@ -14,7 +14,7 @@ from keras_transformer.command_line import LineNotes, StreamOptions, given
 from keras_transformer.data.text_lines import line_windows
 from keras_transformer.parsing.brackets import to_bracketed
 from keras_transformer.parsing.traversal import CLOSE, LEAF, tagged_words, walk
-from keras_transformer.visualization.trees import load_svgling, trees_svg
+from keras_transformer.visualization.trees import load_svgling, tree_svg
 
 
 @dataclass(kw_only=True)
@@ -108,7 +108,7 @@ def parse(options: ParseOptions) -> None:
                 repairs += sum((each.repairs for each in result.others), result.repairs)
             sys.stdout.flush()
     if drawn:
-        print(trees_svg(drawn))
+        print(tree_svg(*drawn))
     if repairs:
         counts = ", ".join(f"{count} {kind}" for kind, count in repairs.most_common())
         print(f"repairs: {counts}", file=sys.stderr)

@@ -94,25 +94,3 @@ def least_parameters(hyperparameters: Mapping[str, Any]) -> int:
     rows = of["vocabulary_size"] * (1 if of["tie_weights"] else 2)
     rows += (of["source_vocabulary_size"] or 0) + 2 * (of["max_length"] or 0)
     return encoder + decoder + rows * width
-
-
-def count_parameters(hyperparameters: Mapping[str, Any], vocabulary_size: int) -> int:
-    """Return the number of weights of a model of the paper, with one shared embedding matrix.
-
-    Args:
-        hyperparameters: hyperparameters of a variant.
-        vocabulary_size: size of the vocabulary that source and target share.
-
-    Returns:
-        An integer.
-    """
-    width, num_heads = hyperparameters["hidden_dim"], hyperparameters["num_heads"]
-    inner = hyperparameters["intermediate_dim"]
-    key_dim = hyperparameters["key_dim"] or width // num_heads
-    value_dim = hyperparameters["value_dim"] or key_dim
-    attention = 2 * width * num_heads * (key_dim + value_dim)
-    feed_forward = 2 * width * inner + inner + width
-    norm = 2 * width
-    layers = hyperparameters["num_layers"] * (3 * attention + 2 * feed_forward + 5 * norm)
-    positions = 2 * (hyperparameters["max_length"] or 0)
-    return layers + (vocabulary_size + positions) * width

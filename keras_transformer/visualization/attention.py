@@ -1,6 +1,6 @@
 """The attention weights of a sentence, and the alignment that follows from them."""
 
-import operator
+import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.compilation import run_compiled
+from keras_transformer.decoding.static_fields import validate_integers
 from keras_transformer.errors import UserError
-from keras_transformer.files import atomic_write
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
-from keras_transformer.visualization.style import ending_of
+from keras_transformer.visualization.drawing import colors, filled, in_frame, page, save
 
 if TYPE_CHECKING:
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
@@ -84,16 +85,37 @@ class Attention:
         Raises:
             UserError: if the path does not end with .html.
         """
-        ending_of(path, ".html", ".htm")
-        from keras_transformer.visualization.pages import attention_page
+        save(path, html=lambda: attention_page(self))
 
-        with atomic_write(path) as new:
-            new.write_text(attention_page(self), "utf-8")
-
-    def _repr_html_(self):
-        from keras_transformer.visualization.pages import attention_page, in_frame
-
+    def _repr_html_(self) -> str:
         return in_frame(attention_page(self))
+
+
+def attention_page(attention: Attention, title: str = "Attention") -> str:
+    """Return an interactive page that shows the attention of words, by layer and head.
+
+    Args:
+        attention: an `Attention`.
+        title: the title of the page.
+
+    Returns:
+        A string of HTML. It loads no other files, and follows the light or dark scheme of the
+        reader's system. Weights are rounded to thousandths.
+    """
+    return page(title, [attention_section(attention)])
+
+
+def attention_section(attention: Attention) -> str:
+    """Return the HTML section that shows an `Attention`."""
+    kinds = {}
+    for kind, name in KINDS.items():
+        queries, keys, weights = attention.of_kind(kind)
+        values = np.rint(1000 * weights).astype(int).tolist()
+        kinds[kind] = {"title": name, "queries": queries, "keys": keys, "weights": values}
+    data = {"colors": colors(attention.cross.shape[1]), "kinds": kinds}
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    # "</" would end the script.
+    return filled("attention.html", data=text.replace("<", "\\u003c"))
 
 
 def attention_weights(
@@ -105,9 +127,9 @@ def attention_weights(
 
     ```python
     translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
-    attention = kt.attention_weights(translator, "A dog runs.", "Ein Hund rennt.")
-    attention = kt.attention_weights(translator, "A dog runs.")  # with its own translation
-    attention = kt.attention_weights(model, [5, 6, 2], [7, 8, 2])  # of a `Transformer`
+    attention = attention_weights(translator, "A dog runs.", "Ein Hund rennt.")
+    attention = attention_weights(translator, "A dog runs.")  # with its own translation
+    attention = attention_weights(model, [5, 6, 2], [7, 8, 2])  # of a `Transformer`
     attention.cross[-1].mean(axis=0)  # the last layer: (target, source)
     ```
 
@@ -130,19 +152,30 @@ def attention_weights(
             model's vocabularies.
     """
     if isinstance(model, Transformer):
-        source, target = _ids_of_model(model, source, target)
+        source, target = _validate_pair(model, source, target)
         names = [_RESERVED.get(i, str(i)) for i in (*source, *target)]
         return model_attention(model, source, target, names[: len(source)], names[len(source) :])
     task: Any = model  # The sentence of a parser may be a list of words.
     if target is None:
-        source, (token_ids, _) = task.search_sentence(source)
-        target = ops.convert_to_numpy(token_ids)[0, 0].tolist()
-        target = [i for i in target if i != PAD_ID]
-        if not target:
-            raise UserError("The search found no output for this sentence. Pass a `target`.")
+        source, target = best_output(task, source)
     else:
         source, target = task.source_ids(source), task.output_ids(target)
     return task_attention(task, source, target)
+
+
+def best_output(
+    task: "Translator | ConstituencyParser", sentence: Any
+) -> tuple[list[int], list[int]]:
+    """Return the token ids of a sentence, and of the best output that the task's search finds.
+
+    Raises:
+        UserError: if the search finds no output.
+    """
+    source, (token_ids, _) = task.search_sentence(sentence)
+    target = [i for i in ops.convert_to_numpy(token_ids)[0, 0].tolist() if i != PAD_ID]
+    if not target:
+        raise UserError("The search found no output for this sentence.")
+    return source, target
 
 
 def task_attention(
@@ -183,21 +216,19 @@ class Alignment:
     Attributes:
         rows: list of `(target token, source token, weight)`, one per target token: the source token
             with the largest weight when the target token is predicted, and this weight.
-        source_positions: list of the positions of these source tokens.
         description: the layer and the heads, as a sentence.
     """
 
     rows: list[tuple[str, str, float]]
-    source_positions: list[int]
     description: str = ""
 
-    def __str__(self):
+    def __str__(self) -> str:
         widest = max((len(target) for target, _, _ in self.rows), default=0)
         return "\n".join(
             f"{target:>{widest}}  {weight:4.2f}  {source}" for target, source, weight in self.rows
         )
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{escape(target)}</td><td>{escape(source)}</td><td>{weight:.2f}</td>"
             f'<td><meter min="0" max="1" value="{weight:.3f}"></meter></td></tr>'
@@ -213,7 +244,7 @@ def alignment(
     """Align each output token with the source token that has the largest weight.
 
     ```python
-    print(alignment(kt.attention_weights(translator, "A dog runs.")))
+    print(alignment(kt.visualization.attention_weights(translator, "A dog runs.")))
     ```
 
     Args:
@@ -228,8 +259,8 @@ def alignment(
         UserError: if there is no such layer or head.
     """
     num_layers, num_heads = attention.cross.shape[:2]
-    (layer,) = check_indices("layer", [layer], num_layers)
-    heads = check_indices("heads", range(num_heads) if heads is None else heads, num_heads)
+    (layer,) = validate_indices("layer", [layer], num_layers)
+    heads = validate_indices("heads", range(num_heads) if heads is None else heads, num_heads)
     weights = attention.cross[layer, heads].mean(axis=0)
     places = weights.argmax(axis=1).tolist()
     rows = [
@@ -240,7 +271,7 @@ def alignment(
     what = "The mean over the heads" if len(heads) == num_heads else "The mean over some heads"
     if len(heads) == 1:
         what = f"Head {heads[0] + 1}"
-    return Alignment(rows, places, f"{what} of {where}.")
+    return Alignment(rows, f"{what} of {where}.")
 
 
 def plain_tokens(tokens: Iterable[str]) -> list[str]:
@@ -248,7 +279,7 @@ def plain_tokens(tokens: Iterable[str]) -> list[str]:
     return [token.removeprefix(_SPACE) or token for token in tokens]
 
 
-def check_indices(name: str, values: int | Iterable[int], size: int) -> list[int]:
+def validate_indices(name: str, values: int | Iterable[int], size: int) -> list[int]:
     """Return indices of layers or heads as a list, without negative indices.
 
     Raises:
@@ -262,30 +293,26 @@ def check_indices(name: str, values: int | Iterable[int], size: int) -> list[int
     return [value % size for value in values]
 
 
-def _attention(model, decoder_token_ids, encoder_token_ids):
+def _attention(
+    model: Transformer, decoder_token_ids: Tensor, encoder_token_ids: Tensor
+) -> dict[str, Tensor]:
     weights = model.attention(decoder_token_ids, encoder_token_ids)
     return {kind: ops.cast(values, "float32") for kind, values in weights.items()}
 
 
-def _ids_of_model(model, source, target):
-    source = _checked("source", source, model.encoder.token_embedding.input_dim)
+def _validate_pair(model: Transformer, source: Any, target: Any) -> tuple[list[int], list[int]]:
+    source = _validate_ids("source", source, model.encoder.token_embedding.input_dim)
     if target is None:
         token_ids, _ = BeamSearch.greedy()(model, np.array([source]))
         target = [i for i in ops.convert_to_numpy(token_ids).ravel().tolist() if i != PAD_ID]
-    return source, _checked("target", target, model.config.vocabulary_size)
+    return source, _validate_ids("target", target, model.config.vocabulary_size)
 
 
-def _checked(name, token_ids, size):
-    try:
-        token_ids = [operator.index(token_id) for token_id in token_ids]
-    except TypeError:
+def _validate_ids(name: str, token_ids: Any, size: int) -> list[int]:
+    ids = ops.convert_to_numpy(validate_integers(name, token_ids))
+    if ids.ndim != 1 or not ids.any() or (ids < 0).any() or (ids >= size).any():
         raise UserError(
-            f"`{name}` must be a list of the token ids of one sentence for a `Transformer`. "
-            f"Received: {name}={token_ids!r}"
-        ) from None
-    if not any(token_ids) or not all(0 <= token_id < size for token_id in token_ids):
-        raise UserError(
-            f"`{name}` must be ids from 0 to {size - 1}, not all of them padding. "
-            f"Received: {name}={token_ids}"
+            f"`{name}` must be the ids of one sentence, from 0 to {size - 1}, not all of them "
+            f"padding. Received: {name}={ids.tolist()}"
         )
-    return token_ids
+    return ids.tolist()

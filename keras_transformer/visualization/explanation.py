@@ -3,27 +3,24 @@
 import os
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
-
-from keras import ops
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.decoding.beam_trace import replay
 from keras_transformer.errors import UserError
-from keras_transformer.files import atomic_write
 from keras_transformer.parsing.brackets import to_bracketed
 from keras_transformer.parsing.traversal import tagged_words
-from keras_transformer.reserved_ids import PAD_ID
 from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.visualization.attention import (
     Alignment,
     Attention,
     alignment,
+    attention_section,
+    best_output,
     task_attention,
 )
 from keras_transformer.visualization.beams import BeamTree, task_beam_tree
-from keras_transformer.visualization.pages import attention_section, in_frame, page
-from keras_transformer.visualization.style import ending_of
-from keras_transformer.visualization.trees import TreeComparison, compare_trees, tree_svg, tree_text
+from keras_transformer.visualization.drawing import in_frame, page, save, scrolled
+from keras_transformer.visualization.trees import TreeComparison, tree_svg, tree_text
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -59,7 +56,7 @@ class Explanation:
     tree: "Tree | None" = field(default=None, repr=False)
     comparison: TreeComparison | None = field(default=None, repr=False)
 
-    def __str__(self):
+    def __str__(self) -> str:
         parts = [self.source, self.output]
         if self.comparison is not None:
             parts.append(str(self.comparison))
@@ -74,7 +71,7 @@ class Explanation:
         if self.comparison is not None:
             sections += ["<h2>Comparison with the gold tree</h2>", self.comparison._repr_html_()]
         elif self.tree is not None:
-            sections += ["<h2>Tree</h2>", _scrolled(tree_svg(self.tree))]
+            sections += ["<h2>Tree</h2>", scrolled(tree_svg(self.tree))]
         sections += ["<h2>Attention</h2>", attention_section(self.attention)]
         if self.alignment is not None:
             sections += [
@@ -83,20 +80,18 @@ class Explanation:
                 self.alignment._repr_html_(),
             ]
         if self.beam is not None:
-            sections += ["<h2>Beam</h2>", _scrolled(self.beam.svg())]
+            sections += ["<h2>Beam</h2>", scrolled(self.beam.svg())]
         return page(self.source, sections).translate(_VISIBLE)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the page if the path ends with .html, and the text if it ends with .txt.
 
         Raises:
-            UserError: if it ends otherwise. `plot_attention` and `beam` write pictures.
+            UserError: if it ends otherwise.
         """
-        is_page = ending_of(path, ".html", ".htm", ".txt") != ".txt"
-        with atomic_write(path) as new:
-            new.write_text(self.html() if is_page else f"{self}\n", "utf-8")
+        save(path, html=self.html, txt=self.__str__)
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return in_frame(self.html())
 
 
@@ -152,11 +147,11 @@ def explain_parse(
     """
     source, target, beam = _searched(parser, sentence)
     predicted = parser.tree_of(sentence, target)
-    comparison = None if tree is None else compare_trees(tree, predicted)
+    comparison = None if tree is None else TreeComparison(tree, predicted)
+    if not isinstance(sentence, str):
+        sentence = " ".join(word for word, _ in tagged_words(predicted))
     return Explanation(
-        sentence
-        if isinstance(sentence, str)
-        else " ".join(word for word, _ in tagged_words(predicted)),
+        sentence,
         to_bracketed(predicted),
         task_attention(parser, source, target),
         beam=beam,
@@ -165,22 +160,15 @@ def explain_parse(
     )
 
 
-def _searched(task, sentence, output=None):
+def _searched(
+    task: Any, sentence: Any, output: str | None = None
+) -> tuple[list[int], list[int], BeamTree | None]:
     """Return the ids of source and output, and the `BeamTree` of the search or None."""
     if output is not None:
         return task.source_ids(sentence), task.output_ids(output), None
     if task.search.is_stochastic:
-        source, (token_ids, _) = task.search_sentence(sentence)
-        beam, tokens = None, ops.convert_to_numpy(token_ids)[0, 0].tolist()
-        tokens = [token for token in tokens if token != PAD_ID]
-    else:
-        source, history = task.search_sentence(sentence, run=replay)
-        beam = task_beam_tree(task, history)
-        tokens = [token for result in history.results for token in result.tokens]
-    if not tokens:
+        return *best_output(task, sentence), None
+    source, history = task.search_sentence(sentence, run=replay)
+    if not history.results:
         raise UserError("The search found no output for this sentence.")
-    return source, tokens, beam
-
-
-def _scrolled(picture):
-    return f'<div class="scroll">{picture}</div>'
+    return source, list(history.results[0].tokens), task_beam_tree(task, history)

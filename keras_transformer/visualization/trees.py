@@ -1,18 +1,14 @@
 """Constituency trees as text and as SVG pictures, alone or compared with gold trees."""
 
 import contextlib
-import itertools
-import math
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import atomic_write
 from keras_transformer.parsing.evalb.evaluate import (
     MATCHED,
     UNMATCHED,
@@ -20,8 +16,15 @@ from keras_transformer.parsing.evalb.evaluate import (
 )
 from keras_transformer.parsing.evalb.parameters import Parameters
 from keras_transformer.parsing.traversal import is_leaf
-from keras_transformer.visualization import svg
-from keras_transformer.visualization.style import LIGHT, ending_of
+from keras_transformer.visualization.drawing import (
+    LIGHT,
+    save,
+    scrolled,
+    stacked,
+    to_string,
+    with_style,
+    xml_text,
+)
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -29,10 +32,10 @@ if TYPE_CHECKING:
 # Letters per em. The fonts that replace a missing Times are wider than svgling's 2, and long labels
 # would be cut off.
 _GLYPHS_OF_AN_EM = 1.5
-_SIDES = ("width", "height")
-_NOT_IN_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"  # XML cannot contain them
-_GAP = 40  # pixels between the trees
 _MARK = "*"
+
+# Of a node, as in `tree.treepositions()`.
+Position: TypeAlias = tuple[int, ...]
 
 
 @contextlib.contextmanager
@@ -64,50 +67,27 @@ def tree_text(tree: "Tree") -> str:
     return TreePrettyPrinter(tree).text()
 
 
-def tree_svg(tree: "Tree", colors: Mapping[tuple[int, ...], str] | None = None) -> str:
-    """Draw a tree as an SVG picture, for light and dark pages.
-
-    Args:
-        tree: an `nltk.Tree`.
-        colors: dict of tree position, as in `tree.treepositions()`, -> `"good"`, `"bad"`,
-            `"missing"`, `"accent"` or `"muted"`.
+def tree_svg(*trees: "Tree") -> str:
+    """Draw one or more `nltk.Tree`, below one another, as an SVG picture for light and dark pages.
 
     Returns:
         A string of one line.
 
     Raises:
-        UserError: if svgling is not installed, or the tree has too many levels.
-    """
-    return svg.to_string(drawn(tree, colors))
-
-
-def trees_svg(trees: "Sequence[Tree]") -> str:
-    """Draw trees below one another in one SVG picture.
-
-    Args:
-        trees: list of `nltk.Tree`, at least one.
-
-    Returns:
-        A string of one line; for one tree, the result of `tree_svg`.
-
-    Raises:
-        UserError: if svgling is not installed.
+        UserError: if svgling is not installed, or a tree has too many levels.
     """
     pictures = [drawn(tree) for tree in trees]
-    if len(pictures) == 1:
-        return svg.to_string(pictures[0])
-    sizes = [[_pixels(picture, side) for side in _SIDES] for picture in pictures]
-    widths, heights = zip(*sizes)
-    root = svg.document(math.ceil(max(widths)), math.ceil(sum(heights)))
-    for picture, top in zip(pictures, itertools.accumulate(heights, initial=0)):
-        picture.set("y", str(top))
-        root.append(picture)
-    return svg.to_string(root)
+    return to_string(pictures[0] if len(pictures) == 1 else stacked(pictures))
 
 
 @refuse_deep_trees()
-def drawn(tree: "Tree", colors: Mapping[tuple[int, ...], str] | None = None) -> ElementTree.Element:
-    """Return the root element of the picture of `tree_svg`."""
+def drawn(tree: "Tree", colors: Mapping[Position, str] | None = None) -> ElementTree.Element:
+    """Return the root element of the picture of a tree.
+
+    Args:
+        tree: an `nltk.Tree`.
+        colors: dict of position -> `"bad"`, `"missing"` or another color of `Theme`.
+    """
     svgling = load_svgling()
     drawing = svgling.draw_tree(_printable(tree), average_glyph_width=_GLYPHS_OF_AN_EM)
     for place, name in (colors or {}).items():
@@ -115,72 +95,78 @@ def drawn(tree: "Tree", colors: Mapping[tuple[int, ...], str] | None = None) -> 
         drawing.set_node_style(place, text_color=color)
         if place:
             drawing.set_edge_style(place, svgling.core.EdgeStyle(stroke=color))
-    return svg.with_style(svg.from_string(drawing.get_svg().tostring()))
+    return with_style(ElementTree.fromstring(drawing.get_svg().tostring()))
 
 
 class Constituent(NamedTuple):
-    """A bracket of a tree: its label, its words, and its position in the tree."""
+    """A bracket or a tag of a tree: its label, its words, and its position in the tree."""
 
     label: str
     words: tuple
     position: tuple
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.label} ({' '.join(self.words)})"
 
 
 class TreeComparison:
-    """EVALB's comparison of two trees. `print` shows it as text, a notebook as HTML.
+    """EVALB's comparison of two trees: missing and wrong brackets and tags. `print` shows it as
+    text, a notebook as HTML.
+
+    ```python
+    print(TreeComparison(gold, parser([gold.leaves()])[0]))
+    ```
 
     Args:
         gold: the gold tree (`nltk.Tree`).
         predicted: the predicted tree.
-        parameters: EVALB's `Parameters`.
+        parameters: EVALB's `kt.parsing.Parameters`. Defaults to `COLLINS.prm`, which excludes
+            punctuation and the root.
 
     Attributes:
         missing: list of the gold tree's `Constituent` that the predicted tree does not have.
         wrong: list of the predicted tree's `Constituent` that the gold tree does not have.
-        wrong_tags: list of `(word, gold tag, predicted tag)`.
+        wrong_tags: list of pairs of `Constituent`, the gold tag and the predicted tag of a word.
         num_matched: the number of constituents of both trees.
         message: EVALB's error if the words differ, for example by a wrong tag of a comma; then
             nothing is scored. Otherwise empty.
+
+    Raises:
+        UserError: if a word of a tree does not have its own tag, or a tree has too many levels.
     """
 
     @refuse_deep_trees()
-    def __init__(self, gold: "Tree", predicted: "Tree", parameters: Parameters):
+    def __init__(self, gold: "Tree", predicted: "Tree", parameters: Parameters | None = None):
+        parameters = parameters or Parameters.named("COLLINS")
         self.gold, self.predicted = gold, predicted
         differences = find_differences(gold, predicted, parameters)
         self.message = differences.message
-        self.missing = _unmatched(gold, differences.gold)
-        self.wrong = _unmatched(predicted, differences.predicted)
+        (constituents, tags), (others, other_tags) = map(_constituents, (gold, predicted))
+        self.missing = _unmatched(constituents, differences.gold)
+        self.wrong = _unmatched(others, differences.predicted)
         self.num_matched = differences.gold.count(MATCHED)
-        pairs = zip(_leaves(gold), _leaves(predicted))
-        self._wrong_leaves = [
-            (place, other)
-            for place, other in pairs
-            if not parameters.same_label(gold[place].label(), predicted[other].label())
-        ]
         self.wrong_tags = [
-            (gold[place][0], gold[place].label(), predicted[other].label())
-            for place, other in self._wrong_leaves
+            pair
+            for pair in zip(tags, other_tags)
+            if not parameters.same_label(*(tag.label for tag in pair))
         ]
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Return both trees, with a star at each label that differs, and the differences."""
         gold_marks, predicted_marks = self._colors()
         parts = ["gold", tree_text(_marked(self.gold, gold_marks)), "parser"]
         parts += [tree_text(_marked(self.predicted, predicted_marks)), *self._lines()]
         return "\n".join(parts)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<TreeComparison: {self._lines()[0]}>"
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         lines = "<br>".join(map(escape, self._lines()))
-        return f'<div class="scroll">{self.svg()}</div><p>{lines}</p>'
+        return f"{scrolled(self.svg())}<p>{lines}</p>"
 
     def svg(self) -> str:
-        """Return an SVG picture of both trees, side by side.
+        """Return an SVG picture of both trees, the gold tree above.
 
         Missing constituents are ochre in the gold tree, and wrong ones are red in the parser's.
 
@@ -189,16 +175,7 @@ class TreeComparison:
         """
         trees = (self.gold, self.predicted)
         pictures = [drawn(tree, colors) for tree, colors in zip(trees, self._colors())]
-        sizes = [[_pixels(picture, side) for side in _SIDES] for picture in pictures]
-        (left, _), (right, _) = sizes
-        root = svg.document(left + _GAP + right, max(height for _, height in sizes) + 30)
-        frame = svg.element(root, "g", font_family="sans-serif", font_size=13)
-        for x, title, picture in zip((0, left + _GAP), ("gold", "parser"), pictures):
-            svg.element(frame, "text", title, x=x + 8, y=18, css="muted")
-            picture.set("x", str(x))
-            picture.set("y", "30")
-            root.append(picture)
-        return svg.to_string(root)
+        return to_string(stacked(pictures, ["gold", "parser"]))
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the picture if the path ends with .svg, and the text if it ends with .txt.
@@ -206,11 +183,9 @@ class TreeComparison:
         Raises:
             UserError: if it ends otherwise.
         """
-        text = self.svg() if ending_of(path, ".svg", ".txt") == ".svg" else f"{self}\n"
-        with atomic_write(path) as new:
-            new.write_text(text, "utf-8")
+        save(path, svg=self.svg, txt=self.__str__)
 
-    def _lines(self):
+    def _lines(self) -> list[str]:
         """Return the differences as lines of text."""
         yes, no, wrong = self.num_matched, len(self.missing), len(self.wrong)
         lines = [f"{yes} brackets are correct, {no} missing, {wrong} wrong"]
@@ -219,39 +194,18 @@ class TreeComparison:
         else:
             lines += [f"missing: {constituent}" for constituent in self.missing]
             lines += [f"wrong: {constituent}" for constituent in self.wrong]
-        return lines + [f"tag: {w} is {gold}, not {tag}" for w, gold, tag in self.wrong_tags]
+        return lines + [
+            f"tag: {gold.words[0]} is {gold.label}, not {tag.label}"
+            for gold, tag in self.wrong_tags
+        ]
 
-    def _colors(self):
+    def _colors(self) -> tuple[dict[Position, str], dict[Position, str]]:
         """Return a dict of position -> color for each tree."""
-        gold = {place: "missing" for place, _ in self._wrong_leaves}
-        predicted = {place: "bad" for _, place in self._wrong_leaves}
-        gold.update({each.position: "missing" for each in self.missing})
-        predicted.update({each.position: "bad" for each in self.wrong})
-        return gold, predicted
-
-
-def compare_trees(
-    gold: "Tree", predicted: "Tree", parameters: Parameters | None = None
-) -> TreeComparison:
-    """Compare a predicted tree with the gold tree: find missing and wrong brackets.
-
-    ```python
-    print(compare_trees(gold, parser([gold.leaves()])[0]))
-    ```
-
-    Args:
-        gold: an `nltk.Tree`.
-        predicted: an `nltk.Tree`.
-        parameters: EVALB's `kt.parsing.Parameters`. Defaults to `COLLINS.prm`, which excludes
-            punctuation and the root.
-
-    Returns:
-        A `TreeComparison`.
-
-    Raises:
-        UserError: if a word of a tree does not have its own tag, or a tree has too many levels.
-    """
-    return TreeComparison(gold, predicted, parameters or Parameters.named("COLLINS"))
+        gold_tags, tags = zip(*self.wrong_tags) if self.wrong_tags else ((), ())
+        return (
+            {each.position: "missing" for each in (*self.missing, *gold_tags)},
+            {each.position: "bad" for each in (*self.wrong, *tags)},
+        )
 
 
 def load_svgling() -> ModuleType:
@@ -269,39 +223,29 @@ def load_svgling() -> ModuleType:
     return svgling
 
 
-def _printable(node):
+def _printable(node: Any) -> Any:
     """Return the tree or word with U+FFFD in place of characters that XML cannot contain."""
     if isinstance(node, str):
-        return re.sub(_NOT_IN_XML, "\ufffd", node)
+        return xml_text(node)
     return type(node)(_printable(node.label()), map(_printable, node))
 
 
-def _pixels(picture, name):
-    return float(picture.get(name).removesuffix("px"))
+def _constituents(tree: "Tree") -> tuple[list[Constituent], list[Constituent]]:
+    """Return the constituents of a tree, and its tags, each list from left to right."""
+    found: tuple[list[Constituent], list[Constituent]] = ([], [])
+    for place in tree.treepositions():
+        node = tree[place]
+        if not isinstance(node, str):
+            found[is_leaf(node)].append(Constituent(node.label(), tuple(node.leaves()), place))
+    return found
 
 
-def _unmatched(tree, statuses):
-    """Return the constituents that the other tree does not have."""
-    places = [place for place in tree.treepositions() if _is_constituent(tree, place)]
-    return [
-        Constituent(tree[place].label(), tuple(tree[place].leaves()), place)
-        for place, status in zip(places, statuses)
-        if status == UNMATCHED
-    ]
-
-
-def _leaves(tree):
-    """Return the positions of the tags, from left to right."""
-    return [place[:-1] for place in tree.treepositions("leaves")]
-
-
-def _is_constituent(tree, place):
-    node = tree[place]
-    return not isinstance(node, str) and not is_leaf(node)
+def _unmatched(constituents: list[Constituent], statuses: Sequence[str]) -> list[Constituent]:
+    return [each for each, status in zip(constituents, statuses) if status == UNMATCHED]
 
 
 @refuse_deep_trees()
-def _marked(tree, places):
+def _marked(tree: "Tree", places: Iterable[Position]) -> "Tree":
     """Return the tree with a star at the labels of some positions."""
     tree = tree.copy(deep=True)
     for place in places:

@@ -19,9 +19,19 @@ import tyro
 from keras_transformer.command_line import run
 from keras_transformer.files import atomic_write, check_writable
 from keras_transformer.models.variants import get_variant
-from keras_transformer.visualization.runs import COLUMNS, table_sizes
 
 TRAIN = [sys.executable, "-m", "keras_transformer", "train", "translation"]
+# The paper's columns -> hyperparameters.
+COLUMNS = {
+    "N": "num_layers",
+    "d_model": "hidden_dim",
+    "d_ff": "intermediate_dim",
+    "h": "num_heads",
+    "d_k": "key_dim",
+    "d_v": "value_dim",
+    "P_drop": "dropout",
+    "eps_ls": "label_smoothing",
+}
 
 
 @dataclass
@@ -84,6 +94,14 @@ def lines(results, rate):
             f"{result['training_flops']:.1e}",
         ]
         yield f"| {' | '.join(map(str, cells))} |"
+
+
+def table_sizes(hyperparameters):
+    """Return the values of `COLUMNS`, with the defaults of `key_dim` and `value_dim`."""
+    sizes = dict(hyperparameters)
+    sizes["key_dim"] = sizes["key_dim"] or sizes["hidden_dim"] // sizes["num_heads"]
+    sizes["value_dim"] = sizes["value_dim"] or sizes["key_dim"]
+    return [sizes[name] for name in COLUMNS.values()]
 
 
 def measured_flops(size=1024, repeats=10):

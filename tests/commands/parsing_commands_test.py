@@ -174,7 +174,7 @@ def test_visualize_compares_a_tree_with_the_gold_tree(trained, monkeypatch, caps
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--output-dir", tmp_path)
     gold = "(S (NP (PRP He)) (VP (VBZ sees)) (. .))"
-    call(monkeypatch, "explain parsing", gold, *arguments, "--form", "svg")
+    call(monkeypatch, "explain parsing", gold, *arguments)
     printed = capsys.readouterr().out
     assert printed.startswith("He sees .\n\n(") and "brackets are correct" in printed
     attention = ["encoder.svg", "decoder.svg", "cross.svg"]

@@ -397,10 +397,7 @@ def test_visualize_draws_the_attention_of_a_given_translation(
     arguments = (*arguments, "--translation", "Ein Hund rennt.")
     call(monkeypatch, "explain translation", *arguments, "--heads", "0", "2", "--words", "</s>")
     assert capsys.readouterr().out.startswith("A dog runs.\n\nEin Hund rennt.\n\n")
-    pictures = [
-        f"{a}_{b}.png" for a in ("encoder", "decoder", "cross") for b in ("lines", "heatmap")
-    ]
-    files = sorted(["translation.html", *pictures])
+    files = sorted(["translation.html", "encoder.svg", "decoder.svg", "cross.svg"])
     assert sorted(path.name for path in folder.iterdir()) == files
     with pytest.raises(SystemExit):
         call(monkeypatch, "explain translation", *arguments, "--words", "elephant")

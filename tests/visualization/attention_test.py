@@ -1,15 +1,14 @@
 """Attention weights: those that the model used, with its tokens; and pictures of them."""
 
 import json
-import math
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import keras_transformer as kt
-from keras_transformer.visualization import alignment, plot_attention
+from keras_transformer.visualization import alignment, attention_svg
 from tests.decoding.reference_search import NumpyTransformer
 from tests.decoding.search_functions import greedy_search
 from tests.helpers import assert_close, normal, randomize, to_numpy
@@ -72,7 +71,7 @@ def test_weights_follow_the_paper_s_formulas(options):
     assert attention.input_tokens == ["<s>", "8", "5", "10"]
 
 
-def test_nothing_looks_at_padding():
+def test_padding_gets_no_attention():
     model = model_of()
     alone = kt.visualization.attention_weights(model, SOURCE, TARGET)
     padded = kt.visualization.attention_weights(model, [*SOURCE, 0, 0], TARGET)
@@ -82,7 +81,7 @@ def test_nothing_looks_at_padding():
 
 
 @pytest.mark.parametrize("options", [{}, {"attention_window": 5}])
-def test_they_are_what_the_layers_outputs_are_made_with(options):
+def test_weights_give_the_outputs_of_the_layers(options):
     source = list(range(3, 20)) * 2  # longer than a block of a window
     model = model_of(**options)
     attention = kt.visualization.attention_weights(model, source, TARGET)
@@ -95,7 +94,7 @@ def test_they_are_what_the_layers_outputs_are_made_with(options):
     assert_close(layer.output_dense(merged), layer(inputs, attention_mask=mask))
 
 
-def test_of_a_search():
+def test_without_a_target_the_weights_are_of_a_greedy_search():
     model = model_of()
     greedy = kt.visualization.attention_weights(model, SOURCE)
     ids, _ = greedy_search(model, [SOURCE])
@@ -103,7 +102,7 @@ def test_of_a_search():
 
 
 @pytest.mark.slow
-def test_of_a_quantized_model():
+def test_weights_of_a_quantized_model_are_close():
     model = model_of(num_layers=1)
     expected = kt.visualization.attention_weights(model, SOURCE, TARGET).cross
     model.quantize("int8")
@@ -129,7 +128,7 @@ def test_attention_of_sentences_is_over_the_tokens_of_the_translator():
     assert found.cross.shape[2:] == ((ids != 0).sum(), len(source))
 
 
-def test_of_a_parser():
+def test_attention_of_a_parser_is_over_the_symbols_of_its_tree():
     parser, tree = new_parser(counts_words=True), trees()[0]
     attention = kt.visualization.attention_weights(parser, tree.leaves(), tree)
     _, symbols = parser.symbols.linearization.linearize(tree)
@@ -142,20 +141,20 @@ def test_of_a_parser():
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("a string", None, "must be a list of the token ids of one sentence"),
-        ([[5, 6, 2]], None, "must be a list of the token ids of one sentence"),
+        ("a string", None, "`source` must be an array of 32-bit integers"),
+        ([[5, 6, 2]], None, "`source` must be the ids of one sentence"),
         ([], None, "not all of them padding"),
         ([5, 99, 2], None, "from 0 to 19"),
-        ([5, 2], [-1], "from 0 to 19"),
+        ([5, 2], [-1], "`target` must be the ids of one sentence, from 0 to 19"),
     ],
 )
-def test_what_is_no_sentence_of_ids(source, target, message):
+def test_wrong_ids_are_refused(source, target, message):
     with pytest.raises(kt.UserError, match=message):
         kt.visualization.attention_weights(model_of(num_layers=1), source, target)
 
 
 @pytest.mark.once
-def test_what_is_no_sentence():
+def test_wrong_sentences_are_refused():
     translator = kt.Translator(new_model(), tokenizer(), extra_length=3)
     for sentence, message in ((["the dog"], "must be a string"), (" ", "must have a token")):
         with pytest.raises(kt.UserError, match=message):
@@ -177,64 +176,43 @@ def made_up(queries=3, keys=4):
     return kt.visualization.Attention(source, target, ["<s>", *target[:-1]], **weights)
 
 
+def drawn(attention, *args):
+    """The lines, boxes and texts of a picture: (start, end, opacity), (place, opacity), text."""
+    root = ElementTree.fromstring(attention_svg(attention, *args))
+
+    def elements(name):
+        return [x for x in root.iter() if x.tag == f"{{http://www.w3.org/2000/svg}}{name}"]
+
+    rows = {float(x.get("y")) - 5: x.text for x in elements("text")}
+    lines = [
+        (rows[float(x.get("y1"))], rows[float(x.get("y2"))],
+         float(re.search(r"opacity:([\d.]+)", x.get("style"))[1]))
+        for x in elements("line")
+    ]  # fmt: skip
+    boxes = [float(x.get("fill-opacity")) for x in elements("rect") if x.get("fill-opacity")]
+    return lines, boxes, [x.text for x in elements("text")]
+
+
 @pytest.mark.once
-@pytest.mark.parametrize("dark", [False, True])
-def test_lines_are_as_strong_as_the_weights(dark, tmp_path):
-    attention, path = made_up(), tmp_path / "lines.svg"
-    figure = plot_attention(attention, "cross", 0, [2, 0], ["Hund", 1], path=path, dark=dark)
-    (axes,) = figure.axes
-    (lines,) = axes.collections
+def test_lines_and_boxes_of_a_picture_are_as_strong_as_the_weights():
+    attention = made_up(queries=3, keys=3)
+    attention.target_tokens[:] = attention.source_tokens  # one name per row
+    lines, boxes, texts = drawn(attention, "cross", 0, [2, 0], ["the", 1])
     expected = attention.cross[0, [2, 0], :2]
-    assert_close(lines.get_colors()[:, 3], expected.ravel())
-    ends = [tuple(line[:, 1]) for line in lines.get_segments()]
-    assert ends == [(i, j) for _ in range(2) for i in range(2) for j in range(4)]
-    # The cells beside what is looked at: the largest weight of the chosen words, by heads.
-    cells = np.array([patch.get_facecolor()[3] for patch in axes.patches]).reshape(4, 2)
-    assert_close(cells, expected.max(axis=1).T)
-    texts = [text.get_text() for text in axes.texts]
-    assert texts == [*attention.target_tokens, *attention.source_tokens]
-    assert path.read_text("utf-8").lstrip().startswith("<?xml")
-
-
-@pytest.mark.once
-def test_maps_are_the_weights(tmp_path):
-    attention, path = made_up(), tmp_path / "maps.png"
-    figure = plot_attention(attention, "decoder", style="heatmap", words="<s>", path=path)
-    images = [axes.images[0] for axes in figure.axes if axes.images]
-    assert_close(np.array([image.get_array() for image in images]), attention.decoder[-1, :, :1])
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("style", ["lines", "heatmap"])
-def test_pictures_of_long_sentences_have_a_limit_of_pixels(style, tmp_path, monkeypatch, caplog):
-    tokens, path = [str(i) for i in range(20)], tmp_path / "picture.png"
-    weights = np.full((1, 1, 20, 20), 1 / 20, "float32")
-    attention = kt.visualization.Attention(tokens, tokens, tokens, weights, weights, weights)
-
-    def draw(pixels):
-        monkeypatch.setattr("keras_transformer.visualization.style.MAX_PIXELS", pixels)
-        monkeypatch.setattr("keras_transformer.visualization.attention_figures.MAX_PIXELS", pixels)
-        caplog.clear()
-        figure = plot_attention(attention, style=style, path=path)
-        names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-        with Image.open(path) as picture:
-            assert 0.9 * min(pixels, size) < math.prod(picture.size) <= pixels
-        assert figure.dpi**2 * math.prod(figure.get_size_inches()) <= 1.001 * pixels
-        return names, " ".join(caplog.messages)
-
-    # At the full size, with lower lines, with fewer dots, with fewer names.
-    size = 150**2 * math.prod(plot_attention(attention, style=style).get_size_inches())
-    names, told = draw(2 * size)
-    assert not told and (style == "lines" or names == tokens)
-    names, told = draw(0.6 * size)
-    assert ("dots per inch" in told) == (style == "lines") and (style == "lines" or names == tokens)
-    names, told = draw(0.2 * size)
-    assert "dots per inch instead of 150" in told and (style == "lines" or names == tokens)
-    names, told = draw(0.05 * size)
-    assert "dots per inch instead of 150" in told
-    if style == "heatmap":
-        assert "label only one in 2 tokens" in told and names == tokens[::2]
+    names = attention.source_tokens
+    assert lines == [
+        (names[i], names[j], pytest.approx(expected[head, i, j], abs=5e-4))
+        for head, i, j in np.argwhere(expected >= 0.01)  # fainter ones are left out
+    ]
+    # The boxes next to the keys hold the largest weight of the chosen words per head.
+    assert_close(boxes[:6], expected.max(axis=1).T.ravel(), atol=5e-4)
+    assert texts == ["Encoder-decoder attention, layer 0", *names, *names, "head 2", "head 0"]
+    every, boxes, _ = drawn(attention, "cross")
+    assert len(every) == (attention.cross[-1] >= 0.01).sum() and boxes == [
+        1,
+        1,
+        1,
+    ]  # the legend alone
 
 
 @pytest.mark.once
@@ -246,13 +224,11 @@ def test_pictures_of_long_sentences_have_a_limit_of_pixels(style, tmp_path, monk
         ({"heads": [0, 3]}, "`heads` must be from 0 to 2"),
         ({"heads": []}, "`heads` must be from 0 to 2"),
         ({"words": ["cat"]}, "`words` must be among the tokens"),
-        ({"style": "pie"}, "`style` must be one of lines, heatmap"),
-        ({"path": "x.gif"}, "must end with .png or .svg"),
     ],
 )
-def test_what_cannot_be_drawn(options, message):
+def test_wrong_options_of_a_picture_are_refused(options, message):
     with pytest.raises(kt.UserError, match=message):
-        plot_attention(made_up(), **options)
+        attention_svg(made_up(), **options)
 
 
 @pytest.mark.once
@@ -260,8 +236,8 @@ def test_alignment_is_the_largest_mean_weight():
     attention = made_up()
     table = alignment(attention, layer=1, heads=[0, 2])
     means = attention.cross[1, [0, 2]].mean(axis=0)
-    assert table.source_positions == means.argmax(axis=1).tolist()
-    for (target, source, weight), place, row in zip(table.rows, table.source_positions, means):
+    places = means.argmax(axis=1).tolist()
+    for (target, source, weight), place, row in zip(table.rows, places, means, strict=True):
         assert source == attention.source_tokens[place] and weight == pytest.approx(row.max())
         assert f"{target:>5}  {weight:.2f}  {source}" in str(table)
     assert table._repr_html_().count("<tr>") == 4 and "&lt;/s&gt;" in table._repr_html_()

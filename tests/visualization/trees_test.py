@@ -9,7 +9,14 @@ from nltk import Tree
 import keras_transformer as kt
 from keras_transformer.decoding.beam_trace import BeamHistory, Hypothesis
 from keras_transformer.parsing.evalb.evaluate import find_differences
-from keras_transformer.visualization import BeamTree, beam_tree, compare_trees, tree_svg, tree_text
+from keras_transformer.visualization import (
+    BeamTree,
+    TreeComparison,
+    explain_translation,
+    tree_svg,
+    tree_text,
+)
+from keras_transformer.visualization.drawing import LIGHT, text_width
 from tests.helpers import error_of
 from tests.parsing.small_trees import trees
 from tests.small_corpus import new_model, tokenizer
@@ -56,31 +63,25 @@ def test_a_beam_in_letters():
 def test_a_beam_as_a_picture(tmp_path):
     BeamTree(HISTORY, NAMES).save(tmp_path / "beam.svg")
     root = ElementTree.fromstring((tmp_path / "beam.svg").read_text("utf-8"))
-    texts = ["".join(x.itertext()) for x in root.iter() if x.tag.endswith("text")]
-    kinds = [x.get("class") for x in root.iter() if x.tag.endswith("text")]
-    shown = dict(zip(texts, kinds))
-    assert shown["ein" + "continued, -0.500"] == "text"
-    assert shown["<&>" + "dropped, -1.500" + " ✗ -1.50"] == "muted"
-    assert shown["</s>" + "finished, -0.600" + " ✓ 1. -0.60"] == "good"
-    assert shown["Haus" + "live, -2.000" + " … -2.00"] == "accent"
-    paths = [x.get("class") for x in root.iter() if x.tag.endswith("path")]
-    assert sorted(paths) == ["good", "good", "muted", "muted"]  # on the way to the result
+    pieces = [x for x in root.iter() if x.tag.endswith("tspan")]
+    shown = {"".join(x.itertext()).replace("\xa0", " "): x.get("class") for x in pieces}
+    assert shown["eincontinued, -0.500"] == "good"  # on the way to the result
+    assert shown["<&>dropped, -1.500"] == shown[" ✗ -1.50"] == "muted"
+    assert shown["</s>finished, -0.600"] == shown[" ✓ 1. -0.60"] == "good"
+    assert shown["Hauslive, -2.000"] == "accent"
+    rows = [x for x in root.iter() if x.tag.endswith("}text")]
+    assert len(rows) == 4 + 1 + 3 + 1  # the lines of the text, and the three signs
 
 
 def test_the_beam_of_a_translator(tmp_path):
     translator = kt.Translator(new_model(), tokenizer(), beam_size=3, extra_length=4)
-    beam = beam_tree(translator, "the dog runs", num_results=2)
-    results = next(translator.n_best(["the dog runs"], 2))
-    for number, (_, score) in enumerate(results, start=1):
-        assert f"✓ {number}. {score:.2f}" in beam.text()
+    beam = explain_translation(translator, "the dog runs").beam
+    (((_, score),),) = translator.n_best(["the dog runs"], 1)
+    assert f"✓ 1. {score:.2f}" in str(beam)
     beam.save(tmp_path / "beam.txt")
     assert (tmp_path / "beam.txt").read_text("utf-8") == f"{beam}\n"
     with pytest.raises(kt.UserError, match="`path` must end with .svg or .txt. .*beam.png"):
         beam.save(tmp_path / "beam.png")
-    with pytest.raises(
-        kt.UserError, match="`task` must be a `Translator` or a `ConstituencyParser`"
-    ):
-        beam_tree(translator.model, "the dog runs")
 
 
 # Trees
@@ -88,16 +89,15 @@ def test_the_beam_of_a_translator(tmp_path):
 
 def test_a_tree_as_letters_and_as_a_picture():
     assert "NP" in tree_text(GOLD) and "dog" in tree_text(GOLD)
-    picture = tree_svg(GOLD, {(0,): "bad", (1, 2): "missing"})
+    picture = tree_svg(GOLD)
     assert "\n" not in picture and "prefers-color-scheme: dark" in picture
-    root = ElementTree.fromstring(picture)
-    fills = {x.text: x.get("fill") for x in root.iter() if x.tag.endswith("text")}
-    assert fills["ADVP"] != fills["S"] is None
     assert {*GOLD.leaves(), "ADVP"} <= {*words_in(picture).split()}
+    both = ElementTree.fromstring(tree_svg(GOLD, PREDICTED))
+    assert [x.get("y") for x in both.iter() if x.get("class") == "kt"] == [None, "0", "216.0"]
 
 
 def test_where_a_parse_went_wrong(tmp_path):
-    comparison = compare_trees(GOLD, PREDICTED)
+    comparison = TreeComparison(GOLD, PREDICTED)
     assert comparison.message == "" and comparison.num_matched == 4
     assert [str(x) for x in comparison.missing] == ["ADVP (here)"]
     assert [str(x) for x in comparison.wrong] == ["NP (a cat here)"]
@@ -108,6 +108,9 @@ def test_where_a_parse_went_wrong(tmp_path):
     comparison.save(tmp_path / "comparison.svg")
     picture = (tmp_path / "comparison.svg").read_text("utf-8")
     assert words_in(picture).split().count("dog") == 2
+    root = ElementTree.fromstring(picture)
+    fills = [x.get("fill") for x in root.iter() if x.tag.endswith("text") and x.text == "NP"]
+    assert fills.count(LIGHT.bad) == 1 and fills.count(None) == 4
     assert "wrong: NP (a cat here)" in comparison._repr_html_()
 
 
@@ -115,16 +118,17 @@ def test_a_tree_of_thousands_of_levels_is_not_drawn():
     deep = Tree("NN", ["dog"])
     for _ in range(3000):
         deep = Tree("S", [deep])
-    for draw in (tree_text, tree_svg, lambda tree: compare_trees(tree, tree)):
+    for draw in (tree_text, tree_svg, lambda tree: TreeComparison(tree, tree)):
         assert "too many levels" in error_of(draw, deep)
 
 
-def test_what_evalb_cannot_compare():
+def test_a_comparison_shows_the_error_of_evalb():
     predicted = PREDICTED.copy(deep=True)
     predicted[2].set_label("SYM")  # a tag of the full stop that counts as a word's
-    comparison = compare_trees(GOLD, predicted)
+    comparison = TreeComparison(GOLD, predicted)
     assert "EVALB cannot compare the trees: Length unmatch (6|7)" in str(comparison)
-    assert comparison.wrong_tags == [(".", ".", "SYM")]
+    ((gold, tag),) = comparison.wrong_tags
+    assert (gold.words, gold.label, tag.label) == ((".",), ".", "SYM")
     assert "tag: . is ., not SYM" in str(comparison)
 
 
@@ -148,3 +152,7 @@ def test_brackets_are_those_of_the_scores():
         ):
             assert statuses.count("matched") == scores.matched
             assert statuses.count("matched") + statuses.count("unmatched") == total
+
+
+def test_chinese_characters_are_two_columns_wide():
+    assert [text_width(text) for text in ("", "dog", "狗", "▁狗a")] == [0, 3, 2, 4]
