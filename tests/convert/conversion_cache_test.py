@@ -54,7 +54,7 @@ def count_conversions(monkeypatch):
     return converted
 
 
-def test_from_preset_of_a_marian_folder_gives_what_its_converter_gives(opus, monkeypatch, cache):
+def test_from_preset_converts_a_marian_folder_once(opus, monkeypatch, cache):
     converted = count_conversions(monkeypatch)
     translator = kt.Translator.from_preset(opus)
     again = kt.Translator.from_preset(str(opus), beam_size=2)
@@ -203,7 +203,7 @@ def test_files_of_killed_conversions_are_listed_and_cleared(cache, capsys):
         assert held.is_dir() and not any(folder.exists() for folder in left)
 
 
-def test_a_conversion_deletes_what_a_killed_one_left(opus, cache):
+def test_a_conversion_deletes_the_files_of_a_killed_one(opus, cache):
     (cache / ".download.abc.unfinished").mkdir(parents=True)
     as_preset(opus)
     assert len([*cache.iterdir()]) == 1

@@ -37,7 +37,7 @@ SMALLER = reserve(59, start=2, end=2, unknown=3, pad=0)  # and a copy of the end
         (("c", "a", "b"), SMALLER, {"source_vocabulary_size": 60, "tie_weights": False}),
     ],
 )
-def test_matrices_that_are_one(names, source_order, sizes):
+def test_equal_matrices_are_tied(names, source_order, sizes):
     tables = Tables.of_names(MATRICES.__getitem__, names, ORDER, source_order)
     none = {"source_vocabulary_size": None, "tie_weights": True, "output_bias": False}
     assert tables.hyperparameters() == {"vocabulary_size": 60, **none, **sizes}
@@ -53,7 +53,7 @@ def test_matrices_that_are_one(names, source_order, sizes):
         np.testing.assert_array_equal(reverse, output[ORDER.rows].T)
 
 
-def test_the_bias_of_logits():
+def test_copies_get_a_bias_that_removes_them():
     bias = normal(59)
     for given, expected in ((None, np.zeros(59)), (bias, bias)):
         tables = Tables.of_names(MATRICES.__getitem__, 3 * ("c",), SMALLER, SMALLER, given)
@@ -65,7 +65,7 @@ def test_the_bias_of_logits():
         assert actual[is_copy] == COPY_BIAS
 
 
-def test_a_matrix_that_is_one_everywhere_is_read_once():
+def test_a_matrix_of_all_three_names_is_read_once():
     read = []
 
     def tensor(name):
@@ -102,7 +102,7 @@ def pieces_of(proto):
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
-def test_four_tokens_come_first():
+def test_reserved_tokens_come_first():
     order = reserve(7, start=6, end=0, unknown=2, pad=5)
     np.testing.assert_array_equal(order.rows, [5, 6, 0, 2, 1, 3, 4])
     assert order.copies.size == 0
@@ -110,7 +110,7 @@ def test_four_tokens_come_first():
     assert order.pieces([*"abcdef"]) == [*RESERVED, "b", "d", "e"]
 
 
-def test_token_of_two_roles_is_copied():
+def test_a_token_of_two_roles_is_copied():
     # Marian's decoder starts with padding.
     order = reserve(6, start=5, end=0, unknown=1, pad=5)
     np.testing.assert_array_equal(order.rows, [5, 5, 0, 1, 2, 3, 4])
@@ -122,20 +122,20 @@ def test_token_of_two_roles_is_copied():
     np.testing.assert_array_equal(order.copies, [0, 1])
 
 
-def test_each_name_is_there_once():
+def test_names_of_tokens_are_unique():
     order = reserve(8, start=2, end=2, unknown=3, pad=1)
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "a", "a"]
     assert order.pieces(pieces) == [*RESERVED, "<s>_", "a", "a_", "<id6>", "<id7>"]
 
 
 @pytest.mark.parametrize("wrong", [{"end": 6}, {"pad": None}, {"start": -1}, {"unknown": "1"}])
-def test_token_that_is_not_there(wrong):
+def test_ids_outside_the_vocabulary_are_refused(wrong):
     with pytest.raises(ValueError, match=f"id of the {next(iter(wrong))} token must be"):
         reserve(6, **{"start": 5, "end": 0, "unknown": 1, "pad": 5, **wrong})
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe", "char", "word"])
-def test_text_is_split_as_before(model_type):
+def test_a_reordered_proto_splits_text_as_before(model_type):
     proto = train(model_type, size=28 if model_type in ("char", "word") else 50)
     names = [name for name in pieces_of(proto) if name not in RESERVED]
     # Longer ones of another language, which would be found in the text, and a language's name.
@@ -172,7 +172,7 @@ def test_reordered_protos_keep_their_normalization():
     assert new.encode(["THE ﬁ"]) == new.encode(["the fi"])
 
 
-def test_what_the_unknown_token_is_written_as():
+def test_the_text_of_the_unknown_token_can_be_replaced():
     pieces = [*RESERVED, *pieces_of(train("unigram"))[3:]]
     for surface, expected in ((None, "the ⁇ dog"), ("", "the dog")):
         new = Tokenizer(reordered_proto(train("unigram"), pieces, unknown=surface))
@@ -180,7 +180,7 @@ def test_what_the_unknown_token_is_written_as():
         assert [" ".join(line.split()) for line in text] == [expected]
 
 
-def test_new_model_of_words():
+def test_a_proto_of_words_splits_at_spaces():
     words = [(f"▁{word}", 0.0, NORMAL) for word in "the dog runs".split()]
     tokenizer = Tokenizer(new_proto(words, "word"))
     assert tokenizer.encode(["dog the runs cat the"]) == [[5, 4, 6, 3, 4]]
@@ -189,7 +189,7 @@ def test_new_model_of_words():
     assert Tokenizer(new_proto(names, "char", like=tokenizer.proto)).encode(["@"]) == [[4, 5]]
 
 
-def test_no_model_of_sentencepiece():
+def test_damaged_protos_are_refused():
     for wrong in (b"", b"\xff\xff\xff", b"no such thing"):
         with pytest.raises(ValueError, match="Expected a SentencePiece model"):
             reordered_proto(wrong, [*RESERVED])

@@ -53,7 +53,7 @@ def test_the_real_transliterator_gives_ctranslate2s_output_and_score(beam_size):
 
 
 @needs_data
-def test_a_repetition_penalty_does_what_ctranslate2_does():
+def test_a_repetition_penalty_gives_ctranslate2s_outputs():
     # The outputs of CTranslate2 4.8.5, float32, greedy.
     expected = {
         1.2: "n n n n n e n",
@@ -79,7 +79,7 @@ def test_the_real_transliterator_gives_ctranslate2s_probabilities():
 
 
 @needs_data
-def test_as_a_preset(tmp_path):
+def test_a_preset_of_the_transliterator_translates(tmp_path):
     kt.Translator.from_preset(kt.convert.ctranslate2(DATA)).save_to_preset(tmp_path / "preset")
     assert kt.Translator.from_preset(tmp_path / "preset")(["آ ت ز م و ن"]) == ["a t z m o n"]
 
@@ -249,7 +249,7 @@ def test_each_kind_of_model_gives_ctranslate2s_probabilities(name, tmp_path):
 
 @pytest.mark.once
 @pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int16", "int8", "int8_bfloat16"])
-def test_what_is_quantized_is_what_it_computes_with(quantization, tmp_path):
+def test_quantized_models_give_ctranslate2s_probabilities(quantization, tmp_path):
     if "bfloat16" in quantization:
         pytest.importorskip("torch")  # CTranslate2 converts with it
     save(new_spec(tied=True, output_bias=False), tmp_path / "model", quantization)
@@ -294,7 +294,7 @@ ROUND_TRIPS = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", ROUND_TRIPS)
-def test_there_and_back(name, tmp_path):
+def test_export_and_conversion_keep_the_weights(name, tmp_path):
     before = kt.Translator(new_model(dropout=0.1, **ROUND_TRIPS[name]), tokenizer())
     before.export(tmp_path / "model", format="ctranslate2")
     after = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "model"))
@@ -386,7 +386,7 @@ REFUSED = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("message", REFUSED)
-def test_refuses_what_is_not_there(message, tmp_path):
+def test_unsupported_parts_are_refused_by_their_names(message, tmp_path):
     spec = new_spec()
     REFUSED[message](spec)
     save(spec, tmp_path / "model")
@@ -403,7 +403,7 @@ def folder(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.parametrize("size", [0, 3, 10, 40, 1000, -1])
-def test_a_file_that_is_cut_short(size, folder):
+def test_a_file_that_is_cut_short_is_named(size, folder):
     binary = (folder / "model.bin").read_bytes()
     (folder / "model.bin").write_bytes(binary[:size])
     with pytest.raises(kt.UserError, match=r"model\.bin is cut short"):
@@ -419,7 +419,7 @@ def test_a_file_that_is_cut_short(size, folder):
         (b"TransformerSpec", b"\xff\xffansformerSpec", "damaged"),
     ],
 )
-def test_a_file_of_another_kind(old, new, message, folder):
+def test_a_file_of_another_kind_is_refused(old, new, message, folder):
     binary = (folder / "model.bin").read_bytes()
     (folder / "model.bin").write_bytes(binary.replace(old, new, 1))
     with pytest.raises(kt.UserError, match=message):
@@ -477,7 +477,7 @@ def test_variables_that_contradict_the_arrays_are_refused(changes, folder):
 
 
 @pytest.mark.once
-def test_folders_that_are_not_whole(folder, tmp_path):
+def test_incomplete_folders_are_refused(folder, tmp_path):
     def refuse(message, **options):
         with pytest.raises(kt.UserError, match=message):
             kt.convert.ctranslate2(folder, **options)
@@ -498,7 +498,7 @@ def test_folders_that_are_not_whole(folder, tmp_path):
 
 
 @pytest.mark.once
-def test_pieces_without_their_sentencepiece_model(tmp_path):
+def test_pieces_need_their_sentencepiece_model(tmp_path):
     path = tmp_path / "model"
     kt.Translator(new_model(), tokenizer()).export(path, format="ctranslate2")
     (path / "tokenizer.spm").unlink()
@@ -507,7 +507,7 @@ def test_pieces_without_their_sentencepiece_model(tmp_path):
 
 
 @pytest.mark.once
-def test_a_start_token_that_the_user_gives(tmp_path):
+def test_a_missing_start_token_comes_from_the_target_prefix(tmp_path):
     spec = new_spec()
     set_config(decoder_start_token=None)(spec)
     save(spec, tmp_path / "model")

@@ -167,13 +167,13 @@ def test_searches_give_the_outputs_and_scores_of_generate(seed, tmp_path):
 
 
 @pytest.mark.once
-def test_tokens_of_text(tmp_path):
+def test_tokens_equal_those_of_transformers(tmp_path):
     check_tokens(tmp_path, (spm(0), spm(1)), TEXT)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("is_separate", [False, True])
-def test_tokens_of_real_text(is_separate, tmp_path):
+def test_tokens_of_real_text_equal_those_of_transformers(is_separate, tmp_path):
     folder = os.environ.get("KERAS_TRANSFORMER_DATA")
     if folder is None:
         pytest.skip("KERAS_TRANSFORMER_DATA is not set")
@@ -225,7 +225,7 @@ def without_rows(proto, sentences):
 
 
 @pytest.mark.once
-def test_text_goes_in_and_comes_out(tmp_path):
+def test_translations_equal_those_of_generate(tmp_path):
     from transformers import AutoTokenizer
 
     config = {**random_config(4), "vocab_size": 71, "decoder_vocab_size": 71, "has_start": False}
@@ -255,7 +255,7 @@ def several(tmp_path):
 
 
 @pytest.mark.once
-def test_target_language_is_the_first_source_token(several, caplog):
+def test_the_target_language_is_the_first_source_token(several, caplog):
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(several)
@@ -279,7 +279,7 @@ def test_target_language_is_the_first_source_token(several, caplog):
 
 
 @pytest.mark.once
-def test_tags_of_a_converted_model_are_its_tokens(several):
+def test_tags_of_a_converted_model_become_its_tokens(several):
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(several)
@@ -341,7 +341,7 @@ def folder(tmp_path):
         ({"num_beams": 0}, "beam_size"),
     ],
 )
-def test_configuration_that_is_not_there(options, message, folder):
+def test_unsupported_configurations_are_refused(options, message, folder):
     spoil_config(folder, **options)
     (folder / "generation_config.json").unlink()
     with pytest.raises(kt.UserError, match=message) as caught:
@@ -359,7 +359,7 @@ def test_special_tokens_that_are_not_strings_are_refused(name, folder):
 
 
 @pytest.mark.once
-def test_files_that_do_not_belong_together(folder):
+def test_files_that_contradict_each_other_are_refused(folder):
     from safetensors.numpy import load_file, save_file
 
     path = folder / "model.safetensors"
@@ -407,7 +407,7 @@ def test_files_that_do_not_belong_together(folder):
 
 
 @pytest.mark.once
-def test_weights_of_an_older_file(folder):
+def test_an_older_file_gives_the_same_weights(folder):
     """Of before safetensors: each matrix by all of its names, and the table of positions."""
     torch = pytest.importorskip("torch")
     from transformers import MarianMTModel

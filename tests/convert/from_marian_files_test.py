@@ -74,7 +74,7 @@ def case(name):
         pytest.param("ssru", marks=pytest.mark.each_backend),
     ],
 )
-def test_log_probs_are_marians(name):
+def test_log_probs_equal_marians(name):
     translator, expected, encode = case(name)
     source = encode(translator.source_tokenizer, expected["input"])
     for search in expected["searches"]:
@@ -97,7 +97,7 @@ def test_log_probs_are_marians(name):
         ),
     ],
 )
-def test_the_best_output_of_each_search_is_marians(name, number):
+def test_the_best_output_of_each_search_equals_marians(name, number):
     translator, expected, encode = case(name)
     source = encode(translator.source_tokenizer, expected["input"])
     search = expected["searches"][number]
@@ -172,7 +172,7 @@ def test_log_probs_follow_marians_formulas(options, tmp_path):
     assert_close(actual.sum(), ops.convert_to_numpy(scores)[0, 0], atol=1e-4)
 
 
-def test_the_search_is_that_of_decoder_yml(tmp_path):
+def test_the_search_follows_decoder_yml(tmp_path):
     options = {"beam-size": 3, "normalize": True, "word-penalty": 0.5, "allow-unk": True}
     search = converted(Reference(), tmp_path / "a", **options, **{"max-length-factor": 2}).search
     options = {"length_penalty": "power", "max_length_factor": 2.0}
@@ -197,7 +197,7 @@ def test_the_length_of_an_output_is_limited_by_max_length_factor(tmp_path):
 
 
 @needs_cases
-def test_an_output_at_the_limit_is_marians():
+def test_an_output_at_the_limit_equals_marians():
     translator, expected, encode = case("post")
     source = encode(translator.source_tokenizer, expected["input"][:1])
     constraints = translator.search.constraints

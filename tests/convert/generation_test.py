@@ -50,7 +50,7 @@ ALONE = {
 @pytest.mark.parametrize(
     "name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in ALONE)]
 )
-def test_outputs_are_those_of_generate(name, tmp_path, caplog):
+def test_outputs_equal_those_of_generate(name, tmp_path, caplog):
     torch = pytest.importorskip("torch")
 
     options = {**CASES, **ALONE}[name]
@@ -184,6 +184,6 @@ def test_one_warning_names_all_other_options(folder, caplog):
         ({"do_sample": True, "temperature": 0}, "temperature"),
     ],
 )
-def test_values_that_are_not_options(options, message, folder):
+def test_invalid_values_are_refused(options, message, folder):
     with pytest.raises(kt.UserError, match=message):
         search(folder, **options)

@@ -1,4 +1,4 @@
-"""Folders of other libraries' models, and what is wrong with them."""
+"""Reading folders of models in HuggingFace's form."""
 
 import json
 import os
@@ -51,12 +51,12 @@ def test_weights_are_read_from_safetensors(tmp_path):
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_files_of_pytorch_new_and_old(zipped, tmp_path):
+def test_weights_are_read_from_new_and_old_files_of_pytorch(zipped, tmp_path):
     check_weights(write_torch(tmp_path / "model", _use_new_zipfile_serialization=zipped))
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "bin"])
-def test_weights_in_several_files(suffix, tmp_path):
+def test_weights_are_read_from_several_files(suffix, tmp_path):
     torch = pytest.importorskip("torch")
 
     folder, stem = write_config(tmp_path / "model"), "pytorch_model"
@@ -84,7 +84,7 @@ def test_float16_and_bfloat16_weights_are_read_as_float32(dtype, tmp_path):
     np.testing.assert_array_equal(foreign.tensor("a"), values.astype("float32"))
 
 
-def test_short_floats_of_pytorch(tmp_path):
+def test_bfloat16_weights_of_pytorch_are_read_as_float32(tmp_path):
     torch = pytest.importorskip("torch")
 
     values = torch.tensor(normal(2, 3)).bfloat16()
@@ -92,22 +92,21 @@ def test_short_floats_of_pytorch(tmp_path):
     np.testing.assert_array_equal(foreign.tensor("a"), values.float().numpy())
 
 
-@pytest.mark.parametrize("cut", [4, 40, -1])
-def test_safetensors_that_is_cut_short(cut, tmp_path):
-    folder = write_safetensors(tmp_path / "model")
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(ValueError, match=r"model\.safetensors is cut short"):
-        open_checkpoint(folder)
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.parametrize("cut", [0, 40, -200, -1])
-def test_file_of_pytorch_that_is_cut_short(zipped, cut, tmp_path):
-    folder = write_torch(tmp_path / "model", _use_new_zipfile_serialization=zipped)
-    path = folder / "pytorch_model.bin"
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(ValueError, match=r"pytorch_model\.bin is (cut short|damaged)"):
+@pytest.mark.parametrize(
+    ("kind", "cut"),
+    [
+        *(("safetensors", cut) for cut in (4, 40, -1)),
+        *((zipped, cut) for zipped in (True, False) for cut in (0, 40, -200, -1)),
+    ],
+)
+def test_a_file_that_is_cut_short_is_named(kind, cut, tmp_path):
+    if kind == "safetensors":
+        folder, name = write_safetensors(tmp_path / "model"), "model.safetensors"
+    else:
+        folder = write_torch(tmp_path / "model", _use_new_zipfile_serialization=kind)
+        name = "pytorch_model.bin"
+    (folder / name).write_bytes((folder / name).read_bytes()[:cut])
+    with pytest.raises(ValueError, match=f"{name} is (cut short|damaged)"):
         open_checkpoint(folder)
 
 
@@ -130,63 +129,62 @@ def test_nothing_is_unpickled(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_file_of_something_else(tmp_path):
-    for value in ([1.0], {"a": {"b": 1}}):
-        folder = write_torch(tmp_path / "model", value)
-        with pytest.raises(ValueError, match="does not hold a dict of tensors"):
-            open_checkpoint(folder)
+@pytest.mark.parametrize("value", [[1.0], {"a": {"b": 1}}], ids=["list", "nested"])
+def test_a_file_of_pytorch_without_tensors_is_refused(value, tmp_path):
+    folder = write_torch(tmp_path / "model", value)
+    with pytest.raises(ValueError, match="does not hold a dict of tensors"):
+        open_checkpoint(folder)
 
 
-def test_what_is_missing(tmp_path):
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (None, r"no config\.json"),
+        ('{"registered_name": "Model"}', "not a model in HuggingFace's form: no model_type"),
+        ('{"model_type": "marian"}', r"one of model\.safetensors, pytorch_model\.bin"),
+        ("[1]", "Expected a JSON object"),
+        ("{", r"config\.json is damaged"),
+    ],
+)
+def test_a_folder_of_another_form_is_refused(config, message, tmp_path):
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    with pytest.raises(ValueError, match=message):
+        open_checkpoint(tmp_path)
     with pytest.raises(ValueError, match="There is no folder .*nowhere"):
         open_checkpoint(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"no config\.json"):
-        open_checkpoint(tmp_path)
-    (tmp_path / "config.json").write_text('{"registered_name": "Model"}')
-    with pytest.raises(ValueError, match=r"not a model in HuggingFace's form: no model_type"):
-        open_checkpoint(tmp_path)
-    folder = write_config(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"one of model\.safetensors, pytorch_model\.bin"):
-        open_checkpoint(folder)
-    foreign = open_checkpoint(write_safetensors(folder))
-    with pytest.raises(ValueError, match="no weights 'c'"):
-        foreign.tensor("c")
-    with pytest.raises(ValueError, match=r"vocab\.json is missing"):
-        foreign.json("vocab.json")
-    (folder / "config.json").write_text("[1]")
-    with pytest.raises(ValueError, match="Expected a JSON object"):
-        open_checkpoint(folder)
-    (folder / "config.json").write_text("{")
-    with pytest.raises(ValueError, match=r"config\.json is damaged"):
-        open_checkpoint(folder)
 
 
-def test_what_the_configuration_says(tmp_path):
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: x.tensor("c"), "no weights 'c'"),
+        (lambda x: x.json("vocab.json"), r"vocab\.json is missing"),
+        (lambda x: x.check_type("bart", "fsmt"), "of type 'marian'. Expected bart or fsmt"),
+        (lambda x: x.size("heads"), "heads must be a positive integer"),
+        (lambda x: x.size("norm"), "norm must be a positive integer"),
+        (lambda x: x.option("norm", "layer"), "Unsupported norm='rms' in .*Expected 'layer'"),
+        (lambda x: x.number("norm", 1.0), "norm must be a number"),
+        (lambda x: x.number("bias", 1.0), "bias must be a number"),
+    ],
+)
+def test_a_wrong_entry_is_named(call, message, tmp_path):
     folder = write_safetensors(tmp_path / "model")
-    write_config(folder, layers=3, norm="rms")
+    write_config(folder, layers=3, norm="rms", bias=True)
+    with pytest.raises(ValueError, match=message):
+        call(open_checkpoint(folder))
+
+
+def test_entries_of_the_configuration_are_read(tmp_path):
+    folder = write_safetensors(tmp_path / "model")
+    write_config(folder, layers=3, norm="rms", dropout=0.3, heads=None)
     foreign = open_checkpoint(folder)
     foreign.check_type("bart", "marian")
-    with pytest.raises(ValueError, match="a model of type 'marian'. Expected bart or fsmt"):
-        foreign.check_type("bart", "fsmt")
     assert foreign.size("layers") == 3
-    for name in ("heads", "norm"):
-        with pytest.raises(ValueError, match=f"{name} must be a positive integer"):
-            foreign.size(name)
     assert foreign.option("norm", "layer", "rms") == "rms"
     assert foreign.option("bias", True) is True
-    with pytest.raises(ValueError, match="Unsupported norm='rms' in .*Expected 'layer'"):
-        foreign.option("norm", "layer")
-
-
-def test_number_gives_configured_numbers_or_the_default(tmp_path):
-    folder = write_safetensors(tmp_path / "model")
-    write_config(folder, dropout=0.3, heads=None, norm="rms", bias=True)
-    foreign = open_checkpoint(folder)
     assert foreign.number("dropout", 0.1) == 0.3
     assert foreign.number("heads", 2) == foreign.number("nothing", 2) == 2
-    for name in ("norm", "bias"):
-        with pytest.raises(ValueError, match=f"{name} must be a number"):
-            foreign.number(name, 1.0)
 
 
 def test_vocabularies_need_the_ids_from_zero_once_each(tmp_path):
@@ -200,7 +198,7 @@ def test_vocabularies_need_the_ids_from_zero_once_each(tmp_path):
             open_checkpoint(folder).vocabulary("vocab.json")
 
 
-def test_weights_that_nobody_asked_for(tmp_path):
+def test_weights_that_were_not_read_are_named(tmp_path):
     foreign = open_checkpoint(write_safetensors(tmp_path / "model"))
     foreign.tensor("b")
     foreign.check_all_read(needless=["a.weight"])
@@ -211,7 +209,6 @@ def test_weights_that_nobody_asked_for(tmp_path):
 
 
 def test_pytorch_weights_are_downloaded_only_without_safetensors(tmp_path, monkeypatch):
-    """What is asked of the hub: text and vocabularies first, and PyTorch's weights if need be."""
     import huggingface_hub
 
     asked = []
@@ -232,10 +229,10 @@ def test_pytorch_weights_are_downloaded_only_without_safetensors(tmp_path, monke
 
 
 class NoError(Exception):
-    """As those of the libraries that ask the network: of no class that is known here."""
+    """An error of a library of the network, whose class is unknown here."""
 
 
-def test_repository_that_is_not_there(tmp_path, monkeypatch):
+def test_a_repository_that_cannot_be_read_is_one_line(tmp_path, monkeypatch):
     import huggingface_hub
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)

@@ -127,7 +127,7 @@ QUICK = ("opus-mt-en-vi", "opus-mt-tc-big-fr-en")
     "name",
     [*QUICK, *(pytest.param(x, marks=pytest.mark.slow) for x in FAMILIES if x not in QUICK)],
 )
-def test_translations_are_those_of_transformers(name, tmp_path, caplog):
+def test_translations_equal_those_of_transformers(name, tmp_path, caplog):
     torch = pytest.importorskip("torch")
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -161,7 +161,7 @@ def test_translations_are_those_of_transformers(name, tmp_path, caplog):
         assert_close(score, found.sequences_scores[0], atol=1e-3)
 
 
-def test_options_that_weights_contradict_are_refused(tmp_path):
+def test_options_that_contradict_the_weights_are_refused(tmp_path):
     """A key of BART is ignored, but not the weights that it stands for."""
     from safetensors.numpy import load_file, save_file
 

@@ -81,7 +81,7 @@ def test_reserved_pieces_come_first():
     assert tuple(piece.piece for piece in pieces[:4]) == RESERVED
 
 
-def test_what_is_no_sentencepiece_model_is_named():
+def test_tokenizers_that_sentencepiece_lacks_are_refused():
     for change, word in (
         (lambda x: x["model"].update(type="WordPiece"), "'WordPiece'"),
         (lambda x: x["model"].update(byte_fallback=True), "byte_fallback"),

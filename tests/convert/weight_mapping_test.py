@@ -28,7 +28,7 @@ def test_permutation_makes_halves_of_sinusoids():
     assert_close(ours, halves[:, halves_to_interleaved(hidden_dim)])
 
 
-def test_every_weight_of_the_stacks_has_one_place():
+def test_every_weight_of_the_stacks_has_one_mapping():
     model = new_model(**OPTIONS)
     places = stack_mappings(model)
     names = [place.name for place in places]
@@ -41,7 +41,7 @@ def test_every_weight_of_the_stacks_has_one_place():
     assert not any("layers.1" in name for name in names if name.startswith("decoder"))
 
 
-def test_there_and_back():
+def test_foreign_layout_inverts_assign():
     model, order = new_model(**OPTIONS), np.random.default_rng(0).permutation(16)
     before = [to_numpy(weight).copy() for weight in model.weights]
     places = stack_mappings(model)
@@ -54,7 +54,7 @@ def test_there_and_back():
         np.testing.assert_array_equal(to_numpy(weight), values)
 
 
-def test_weights_of_another_size():
+def test_weights_of_another_shape_are_refused():
     places = stack_mappings(new_model())
     with pytest.raises(ValueError, match=r"'encoder.layers.0.self_attn.q_proj.weight' do"):
         assign(places, lambda name: np.zeros((3, 5)))
@@ -64,7 +64,7 @@ def test_weights_of_another_size():
             assign_embeddings(embeddings, np.zeros(shape), np.arange(60))
 
 
-def test_rows_of_embeddings():
+def test_embeddings_are_reordered():
     model = new_model(tie_weights=False)
     order = halves_to_interleaved(16)
     # Three are there twice.

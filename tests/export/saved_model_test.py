@@ -75,7 +75,7 @@ def serve(saved_model):
 
 
 @pytest.mark.each_backend
-def test_gives_what_python_gives(translator, serve):
+def test_translations_equal_pythons(translator, serve):
     texts = [
         f"\t{' '.join(SENTENCES[:2])}\r\n\r\n- {SENTENCES[3]}  \n12.\u2028 1) {SENTENCES[4]}\n"
     ]
@@ -89,7 +89,7 @@ def test_gives_what_python_gives(translator, serve):
 
 
 @pytest.mark.slow
-def test_constraints_and_a_search_that_draws(translator, tmp_path):
+def test_constraints_and_sampling_are_exported(translator, tmp_path):
     import tensorflow as tf
 
     rules = (
@@ -120,7 +120,7 @@ def test_constraints_and_a_search_that_draws(translator, tmp_path):
         assert (outputs[0][:5] == outputs[0][5:10]) == (name == "beam")  # the same sentences
 
 
-def test_n_best_gives_what_python_gives(translator, serve):
+def test_n_best_equals_pythons(translator, serve):
     sentences = SENTENCES[:10] + ODD
     translations, scores = serve(sentences, "n_best")
     for texts, row, expected in zip(
@@ -129,7 +129,7 @@ def test_n_best_gives_what_python_gives(translator, serve):
         assert list(zip(texts, row)) == [(text, pytest.approx(s, rel=1e-4)) for text, s in expected]
 
 
-def test_token_ids_give_what_the_search_gives(translator, saved_model):
+def test_token_ids_are_searched(translator, saved_model):
     token_ids = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
     outputs = saved_model.signatures["token_ids"](token_ids=token_ids)
     expected_ids, expected_scores = translator.search_batch(token_ids, num_results=1)
@@ -148,7 +148,7 @@ def test_breaks_are_replaced_as_in_python():
 
 
 @pytest.mark.each_backend
-def test_token_ids_are_checked(saved_model):
+def test_wrong_token_ids_are_refused(saved_model):
     import tensorflow as tf
 
     search = saved_model.signatures["token_ids"]
@@ -171,7 +171,7 @@ def test_blank_text_is_not_searched(serve):
     assert serve(["The dog sleeps.", *blank])[0] == [*serve(["The dog sleeps."])[0], *blank]
 
 
-def test_white_space_is_python_s():
+def test_white_space_is_as_in_python():
     import tensorflow as tf
 
     characters = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
@@ -218,14 +218,14 @@ def test_an_empty_batch_gives_empty_results(serve):
     assert translations == [] and scores.shape == (0,)
 
 
-def test_order_and_neighbours_do_not_matter(serve):
+def test_order_and_neighbors_do_not_matter(serve):
     forward, _ = serve(SENTENCES)
     backward, _ = serve(SENTENCES[::-1])
     assert forward == backward[::-1]
     assert serve(SENTENCES[:1])[0] == forward[:1]
 
 
-def test_ten_thousand_characters(serve):
+def test_a_text_of_ten_thousand_characters_is_translated(serve):
     translations, scores = serve(["The dog sleeps. " * 625, "A dog."])
     assert len(translations) == 2 and np.isfinite(scores).all()
 
@@ -239,7 +239,7 @@ def test_later_training_leaves_the_saved_model_alone(translator, serve):
 
 
 @pytest.mark.parametrize("library", ["tensorflow_text", "keras_hub"])
-def test_same_token_ids_as_other_libraries(translator, library):
+def test_token_ids_equal_sentencepieces(translator, library):
     module = pytest.importorskip(library)
     if library == "tensorflow_text":
         other = module.SentencepieceTokenizer(model=translator.tokenizer.proto).tokenize

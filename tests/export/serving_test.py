@@ -42,7 +42,7 @@ def served(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_requests_of_the_page(served):
+def test_the_requests_of_the_page_succeed(served):
     import tensorflow as tf
 
     signatures = tf.saved_model.load(str(served[1])).signatures
@@ -63,7 +63,7 @@ def test_the_requests_of_the_page(served):
 
 
 @pytest.mark.slow
-def test_signatures_are_those_of_the_page(served):
+def test_the_page_lists_the_signatures(served):
     import tensorflow as tf
 
     signatures = tf.saved_model.load(str(served[1])).signatures
@@ -79,7 +79,7 @@ def test_signatures_are_those_of_the_page(served):
 
 
 @pytest.mark.slow
-def test_in_a_clean_process(served):
+def test_a_clean_process_serves_the_model(served):
     translator, path = served
     script = f"""
 {CLEAN}
@@ -95,7 +95,7 @@ for text in signature(text=tf.constant({TEXTS!r}))["translation"].numpy():
 
 
 @pytest.mark.slow
-def test_the_command_line_of_tensorflow(served):
+def test_tensorflows_command_line_runs_the_model(served):
     translator, path = served
     (script,) = re.findall(r'python -c "(.*?)"', PAGE)
     arguments = ["run", "--dir", path, "--tag_set", "serve", "--signature_def", "serving_default"]

@@ -97,7 +97,7 @@ def pad(token_ids):
 
 
 @needs_ctranslate2
-def test_same_greedy_translations(translator, exported):
+def test_greedy_translations_equal_ctranslate2s(translator, exported):
     model, processor = exported
     sources = [source for source, _ in PAIRS]
     batch = pad([[*ids, END_ID] for ids in translator.tokenizer.encode(sources)])
@@ -149,7 +149,7 @@ def test_a_bfloat16_policy_exports_the_float32_weights(tmp_path):
 
 
 @needs_ctranslate2
-def test_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_an_export_is_written_completely_or_not_at_all(tmp_path, monkeypatch):
     translator = kt.Translator(new_model(), tokenizer())
     path = tmp_path / "model"
     translator.export(path, format="ctranslate2")
@@ -175,7 +175,7 @@ def double(x):
 
 @needs_ctranslate2
 @pytest.mark.parametrize("activation", ["tanh", double])
-def test_activation_that_ctranslate2_does_not_have(activation, tmp_path):
+def test_other_activations_are_refused(activation, tmp_path):
     translator = kt.Translator(new_model(activation=activation), tokenizer())
     with pytest.raises(ValueError, match="relu, gelu, silu"):
         translator.export(tmp_path / "model", format="ctranslate2")
@@ -190,7 +190,7 @@ def test_activation_that_ctranslate2_does_not_have(activation, tmp_path):
         ({"word_start_ids": [4], "leaf_ids": [5]}, "not support deterministic attention"),
     ],
 )
-def test_model_that_ctranslate2_cannot_run(options, message, tmp_path):
+def test_models_that_ctranslate2_cannot_run_are_refused(options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         kt.Translator(new_model(**options), tokenizer()).export(
             tmp_path / "model", format="ctranslate2"
@@ -209,7 +209,7 @@ def test_a_quantized_model_cannot_be_exported(tmp_path):
 
 
 @needs_ctranslate2
-def test_tokenizer_of_another_vocabulary(tmp_path):
+def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path):
     translator = kt.Translator(new_model(vocabulary_size=61), tokenizer())
     with pytest.raises(ValueError, match="a model of 61 tokens, a tokenizer of 60"):
         translator.export(tmp_path / "model", format="ctranslate2")
@@ -289,7 +289,7 @@ def test_a_model_of_two_vocabularies_keeps_its_probabilities(tmp_path):
 
 
 @needs_ctranslate2
-def test_tokenizer_that_is_no_sentencepiece_model(tmp_path):
+def test_other_tokenizers_are_refused(tmp_path):
     class Words:
         def tokens_to_ids(self, symbols):
             return []
@@ -308,7 +308,7 @@ DATA = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "no data")) / "multi30k"
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="KERAS_TRANSFORMER_DATA has no multi30k")
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_same_translations_of_multi30k(beam_size, tmp_path):
+def test_translations_of_multi30k_equal_ctranslate2s(beam_size, tmp_path):
     import ctranslate2
 
     preset = Path(__file__).parents[2] / "saved_models" / "multi30k_tok_en_de"

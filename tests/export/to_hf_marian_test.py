@@ -66,7 +66,7 @@ def load(folder):
 
 
 @pytest.mark.parametrize("options", some_slow(MODELS, fast=("the paper's", "all apart")))
-def test_same_in_transformers(options, tmp_path):
+def test_transformers_gives_the_same_outputs(options, tmp_path):
     torch = pytest.importorskip("torch")
 
     translator = new_translator(**options)
@@ -105,7 +105,7 @@ def test_same_in_transformers(options, tmp_path):
 
 
 @pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
-def test_there_and_back(options, tmp_path):
+def test_export_and_conversion_keep_the_weights(options, tmp_path):
     translator = new_translator(**options)
     translator.export(tmp_path / "marian", format="marian")
     back = kt.Translator.from_preset(kt.convert.marian(tmp_path / "marian"))
@@ -118,7 +118,7 @@ def test_there_and_back(options, tmp_path):
     assert back.search.length_penalty == "power" and back.search.beam_size == 4
 
 
-def test_converted_model_goes_back(tmp_path):
+def test_a_converted_model_is_exported_again(tmp_path):
     """With the row of its start token, which was padding's."""
     torch = pytest.importorskip("torch")
 
@@ -162,7 +162,7 @@ def test_converted_model_goes_back(tmp_path):
         {"leaf_ids": [5], "word_start_ids": [4]},
     ],
 )
-def test_what_marian_lacks(options, tmp_path):
+def test_models_that_marian_cannot_compute_are_refused(options, tmp_path):
     name = next(iter(options))
     with pytest.raises(kt.UserError, match=re.escape(f"{name}={options[name]!r}")):
         new_translator(**options).export(tmp_path / "marian", format="marian")
@@ -177,7 +177,7 @@ def test_a_quantized_model_cannot_be_exported(tmp_path):
         quantized.export(tmp_path / "marian", format="marian")
 
 
-def test_two_forced_tokens(tmp_path):
+def test_two_forced_tokens_are_refused(tmp_path):
     prefix = ("▁the", "▁dog")
     forced = kt.Translator(new_model(), tokenizer(), target_prefix=prefix)
     with pytest.raises(kt.UserError, match="can force only one first token"):
@@ -185,7 +185,7 @@ def test_two_forced_tokens(tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_sources_without_an_end_token(tmp_path):
+def test_sources_without_an_end_token_are_refused(tmp_path):
     endless = kt.Translator(new_model(), tokenizer(), source_end=False)
     with pytest.raises(kt.UserError, match="source_end=False"):
         endless.export(tmp_path / "marian", format="marian")
@@ -201,7 +201,7 @@ def test_a_target_prefix_is_the_first_generated_token(tmp_path):
     assert output[0, 1] == tokenizer().tokens_to_ids(["▁dog"])[0]
 
 
-def test_reserved_pieces_of_other_names(tmp_path):
+def test_reserved_pieces_may_have_other_names(tmp_path):
     names = ("pad", "bos", "eos", "unk")
     proto = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -230,7 +230,7 @@ def test_another_length_penalty_is_exported_with_a_warning(tmp_path, caplog):
     assert written["num_beams"] == 2 and written["eos_token_id"] == END_ID
 
 
-def test_searches_come_back(tmp_path, caplog):
+def test_searches_are_exported_and_converted(tmp_path, caplog):
     """With the constraints that transformers has; a warning names the others."""
     rules = kt.constraints
     translator = new_translator()

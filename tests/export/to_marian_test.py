@@ -45,7 +45,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("options", some_slow(MODELS, fast=("plain", "ssru", "own matrices")))
-def test_marian_computes_what_the_model_computes(options, tmp_path):
+def test_marians_formulas_give_the_models_log_probs(options, tmp_path):
     ours = translator(**options)
     ours.export(tmp_path / "model", format="marian_npz")
     arrays = dict(np.load(tmp_path / "model" / "model.npz", allow_pickle=False))
