@@ -109,7 +109,7 @@ def merge_shapes(shapes: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.stack(merged)
 
 
-def _costs(lengths, shapes):
+def _costs(lengths: np.ndarray, shapes: np.ndarray) -> np.ndarray:
     # The number of slots of each length in each shape: int array `(lengths, shapes)`. To compare
     # sources and targets apart is four times as fast as `all` over an axis of two.
     (sources, targets), (most_sources, most_targets) = lengths.T, shapes.T
@@ -117,7 +117,7 @@ def _costs(lengths, shapes):
     return np.where(fits, shapes.sum(axis=-1), _DOES_NOT_FIT)
 
 
-def _total(lengths, counts, shapes):
+def _total(lengths: np.ndarray, counts: np.ndarray, shapes: np.ndarray) -> int:
     return (_costs(lengths, shapes).min(axis=1) * counts).sum()
 
 
@@ -136,7 +136,7 @@ def _split_points(
             yield np.median(pairs, axis=0).astype(int)
 
 
-def _descend(lengths, counts, shapes):
+def _descend(lengths: np.ndarray, counts: np.ndarray, shapes: np.ndarray) -> np.ndarray:
     """Move all shapes but the last, which must fit all pairs, to reduce the cost."""
     shapes = shapes.copy()
     best = _total(lengths, counts, shapes)
@@ -257,17 +257,17 @@ class EpochPlans:
         rows = self.rows[shape]
         return shape, buckets[shape][index * rows : (index + 1) * rows]
 
-    def _count_steps(self, epochs):
+    def _count_steps(self, epochs: int) -> np.ndarray:
         """Return the number of batches before each epoch, and after the last."""
         return np.cumsum([0, *(self.num_batches(epoch) for epoch in range(epochs))])
 
-    def _stage(self, epoch):
+    def _stage(self, epoch: int) -> int:
         """Return the row of `_merged` for an epoch."""
         epochs = 2 * epoch + 1
         num_programs = np.arange(len(self._slots))
         return int((epochs * self._slots + self._program_slots * num_programs).argmin())
 
-    def _plan(self, epoch):
+    def _plan(self, epoch: int) -> tuple[list[np.ndarray], list[tuple[int, int]]]:
         """Return the pairs per shape, and (shape, batch within the shape) of each batch."""
         plan = self._plans.get(epoch)
         if plan is None:
@@ -286,12 +286,12 @@ class EpochPlans:
             self._plans = dict([*list(self._plans.items())[-1:], (epoch, plan)])
         return plan
 
-    def _drawn(self, epoch):
+    def _drawn(self, epoch: int) -> list[np.ndarray]:
         """Return the pairs of an epoch, by shape."""
         drawn = ([pool.drawn(self.seed, epoch) for pool in pools] for pools in self._pools)
         return [np.concatenate([np.zeros(0, int), *parts]) for parts in drawn]
 
-    def _count(self, num_pairs):
+    def _count(self, num_pairs: int) -> np.ndarray:
         if self.seed is None:  # all epochs are the same
             return np.bincount(np.concatenate(self._drawn(0)), minlength=num_pairs).astype(float)
         counts = np.zeros(num_pairs)
@@ -300,7 +300,7 @@ class EpochPlans:
                 counts[pool.pairs] = pool.size / len(pool.pairs)
         return counts
 
-    def _first_two_first(self, order, shape_of_batch):
+    def _first_two_first(self, order: np.ndarray, shape_of_batch: list[int]) -> np.ndarray:
         """Put a batch of the largest shape first, then one that differs in both lengths.
 
         If memory runs out, it does so in the first step. And Keras on TensorFlow, which infers the
@@ -325,10 +325,10 @@ class _Pool(NamedTuple):
     rest: int  # the number of further pairs, less than all
 
     @property
-    def size(self):
+    def size(self) -> int:
         return self.copies * len(self.pairs) + self.rest
 
-    def drawn(self, seed, epoch):
+    def drawn(self, seed: int | None, epoch: int) -> np.ndarray:
         """Return the pairs of an epoch. All pairs are sampled once before any is sampled twice."""
         copies = np.tile(self.pairs, self.copies)
         if not self.rest:
@@ -341,7 +341,9 @@ class _Pool(NamedTuple):
         return np.concatenate([copies, rest])
 
 
-def _pools(shape_of_pair, num_shapes, parts):
+def _pools(
+    shape_of_pair: np.ndarray, num_shapes: int, parts: Sequence[Sequence[int]]
+) -> list[list["_Pool"]]:
     """Return, per shape, the `_Pool` of each part that has pairs of this shape."""
     pools, start = [[] for _ in range(num_shapes)], 0
     for length, count in parts:
@@ -355,7 +357,7 @@ def _pools(shape_of_pair, num_shapes, parts):
     return pools
 
 
-def _shares(sizes, count):
+def _shares(sizes: np.ndarray, count: int) -> np.ndarray:
     """Divide a sample among shapes in proportion to their numbers of pairs.
 
     If the sample is large enough, each shape gets at least one pair, so that all pairs are sampled
@@ -371,14 +373,14 @@ def _shares(sizes, count):
     return least + np.diff(left * (count - least.sum()) // max(left[-1], 1), prepend=0)
 
 
-def _buckets(shape_of_pair, num_shapes):
+def _buckets(shape_of_pair: np.ndarray, num_shapes: int) -> list[np.ndarray]:
     """Return the indices of the pairs of each shape."""
     order = np.argsort(shape_of_pair, kind="stable")
     sizes = np.bincount(shape_of_pair, minlength=num_shapes)
     return np.split(order, np.cumsum(sizes)[:-1])
 
 
-def _join(buckets, merged):
+def _join(buckets: list[np.ndarray], merged: np.ndarray) -> list[np.ndarray]:
     """Return, per shape, the pairs of all shapes that are merged into it."""
     nothing = buckets[0][:0]
     return [
@@ -387,7 +389,7 @@ def _join(buckets, merged):
     ]
 
 
-def _rows(sizes, largest, multiple):
+def _rows(sizes: np.ndarray, largest: int, multiple: int) -> int:
     """Choose the rows of a shape's batches: as few batches as `largest` allows, evenly filled.
 
     Even filling leaves less than one row per batch to padding. Full batches and a remainder would
@@ -400,4 +402,4 @@ def _rows(sizes, largest, multiple):
     """
     needed = -(-max(int(sizes.max()), 1) // multiple) * multiple
     rows = np.arange(multiple, min(largest, needed) + 1, multiple)
-    return rows[(-(-sizes[:, None] // rows)).sum(axis=0).argmin()]
+    return int(rows[(-(-sizes[:, None] // rows)).sum(axis=0).argmin()])

@@ -1,7 +1,7 @@
 """Batches of a token budget, planned so that any batch of any epoch can be made again."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
@@ -250,11 +250,11 @@ class TokenBatches(keras.utils.PyDataset):
         """
         return self.pairs_of_batch(*self.plans.position(step))[1]
 
-    def _planned(self, epoch, index):
+    def _planned(self, epoch: int, index: int) -> PlannedBatch:
         shape, pairs = self.pairs_of_batch(epoch, index)
         return PlannedBatch(epoch, index, pairs, self.shapes[shape])
 
-    def _tokens(self, epoch, index):
+    def _tokens(self, epoch: int, index: int) -> float:
         """Return the mean number of tokens over the batches whose tokens share one weight."""
         if not self.training:
             return self.mean_target_tokens
@@ -308,7 +308,7 @@ class TokenBatches(keras.utils.PyDataset):
         return tokens / self.plans.num_slots(self.epoch)
 
 
-def _log_plan(batches):
+def _log_plan(batches: TokenBatches) -> None:
     logger.info(
         "%d training pairs, %d batches in the first epoch of %d shapes, %.1f%% of the slots are "
         "tokens; later epochs have up to %d shapes",
@@ -320,11 +320,13 @@ def _log_plan(batches):
     )
 
 
-def _sum(lengths):
+def _sum(lengths: np.ndarray) -> int:
     return round(float(lengths.sum(dtype="float64")))
 
 
-def _validate_sizes(lengths, batch_tokens, rows_multiple, shard):
+def _validate_sizes(
+    lengths: Sequence[np.ndarray], batch_tokens: int, rows_multiple: int, shard: tuple[int, int]
+) -> None:
     if rows_multiple % shard[1]:
         raise UserError(
             f"`rows_multiple` must be a multiple of {shard[1]}, the number of processes that share "
@@ -341,13 +343,13 @@ def _validate_sizes(lengths, batch_tokens, rows_multiple, shard):
         )
 
 
-def _with_end(token_ids, lengths):
+def _with_end(token_ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     token_ids = token_ids.copy()
     token_ids[np.arange(len(lengths)), lengths] = END_ID
     return token_ids
 
 
-def _fill_rows(x, rows):
+def _fill_rows(x: np.ndarray, rows: int) -> np.ndarray:
     return np.pad(x, ((0, rows - len(x)), (0, 0)))
 
 
@@ -386,7 +388,7 @@ def pairs_to_arrays(
     return inputs, _padded_rows(targets)
 
 
-def _padded_rows(rows):
+def _padded_rows(rows: Sequence[Sequence[int]]) -> np.ndarray:
     array = np.full((len(rows), max(map(len, rows))), PAD_ID, "int32")
     for values, row in zip(array, rows):
         values[: len(row)] = row

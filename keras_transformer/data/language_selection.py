@@ -153,7 +153,7 @@ def _language(code: str) -> str:
     return "yue" if code.lower().startswith("yue") else language_code(code)
 
 
-def _validate_only_language(option, language, metadata):
+def _validate_only_language(option: str, language: str, metadata: Mapping[str, Any]) -> None:
     known = metadata.get(_OPTIONS[option])
     if known is None or matching_language(language, [known]):
         return
@@ -171,7 +171,7 @@ def most_similar(language: str, languages: Iterable[str]) -> str:
     """
     language = str(language).lower()
 
-    def distance(code):
+    def distance(code: str) -> tuple[bool, float]:
         ratio = difflib.SequenceMatcher(None, language, code.lower()).ratio()
         return not code.lower().startswith(language[:2]), -ratio
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, read_json
@@ -190,17 +190,17 @@ class MosesTokenizer:
         """
         return [self._decode([int(i) for i in ids]) for ids in token_ids]
 
-    def _encode(self, sentence):
+    def _encode(self, sentence: str) -> list[int]:
         words = self._moses.words(sentence.lower() if self.lowercase else sentence)
         pieces = [piece for word in words if word for piece in self._pairs.tokenize(word)]
         # Parts of merges that are not tokens have ids beyond the vocabulary.
         return [piece.id if piece.id < len(self.tokens) else UNKNOWN_ID for piece in pieces]
 
-    def _decode(self, token_ids):
+    def _decode(self, token_ids: list[int]) -> str:
         pieces = [_UNKNOWN if i == UNKNOWN_ID else self.tokens[i] for i in token_ids if i > END_ID]
         return self._moses.text("".join(pieces).replace(_END_OF_WORD, " ").split())
 
-    def _as_json(self):
+    def _as_json(self) -> str:
         config = {
             "language": self.language,
             "lowercase": self.lowercase,
@@ -213,7 +213,7 @@ class MosesTokenizer:
 class _Moses:
     """Moses's normalization, tokenization and detokenization for one language."""
 
-    def __init__(self, language):
+    def __init__(self, language: str):
         try:
             import sacremoses
         except ImportError as error:
@@ -224,16 +224,16 @@ class _Moses:
         self._tokenizer = sacremoses.MosesTokenizer(language)
         self._detokenizer = sacremoses.MosesDetokenizer(language)
 
-    def words(self, text):
+    def words(self, text: str) -> list[str]:
         return self._tokenizer.tokenize(
             self._normalizer.normalize(text), aggressive_dash_splits=True, escape=True
         )
 
-    def text(self, words):
+    def text(self, words: list[str]) -> str:
         return self._detokenizer.detokenize(words)
 
 
-def _byte_pairs(ids, merges):
+def _byte_pairs(ids: dict[str, int], merges: Any) -> Any:
     """Return the `tokenizers.models.BPE` of a vocabulary.
 
     It needs each part of each merge as a token. Parts that the vocabulary lacks are added at its
@@ -250,7 +250,7 @@ def _byte_pairs(ids, merges):
     return BPE(vocabulary, merges, end_of_word_suffix=_END_OF_WORD, unk_token=unknown)
 
 
-def _not_installed(error):
+def _not_installed(error: ImportError) -> UserError:
     return UserError(
         "Cannot split words by Moses's rules: the packages `sacremoses` and `tokenizers` cannot be "
         f"imported ({error}). Install them: pip install sacremoses tokenizers"

@@ -16,6 +16,7 @@ from keras_transformer.untranslated import SYMBOLS
 
 if TYPE_CHECKING:
     from keras_transformer.data.moses_tokenizer import MosesTokenizer
+    from keras_transformer.data.subword_sampling import SubwordSampler
 
 _SPACE = "▁"  # SentencePiece's mark before a word
 
@@ -57,7 +58,7 @@ class TranslationPreprocessor:
     source_end: bool = True
     max_source_length: int | None = 1024
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         prefixes = {x: _tokens(x, getattr(self, x)) for x in ("source_prefix", "target_prefix")}
         own = self.source_tokenizer is not None
         values = {"source_tokenizer": self.source_tokenizer if own else self.tokenizer}
@@ -276,7 +277,7 @@ class TranslationPreprocessor:
         return min(limits) - self.num_added if limits else None
 
 
-def _extended(tokenizer):
+def _extended(tokenizer: Any) -> Tokenizer:
     """Return a tokenizer with the reserved symbols after its own tokens."""
     if not isinstance(tokenizer, Tokenizer):
         raise UserError("Reserved symbols require a vocabulary of SentencePiece.")
@@ -299,7 +300,7 @@ def as_preprocessor(text_side: Any, **changes: Any) -> TranslationPreprocessor:
     return TranslationPreprocessor(text_side, **changes)
 
 
-def _tokens(name, tokens):
+def _tokens(name: str, tokens: Any) -> tuple[str, ...]:
     is_list = isinstance(tokens, Iterable) and not isinstance(tokens, str)
     tokens = tuple(tokens) if is_list else tokens
     if not is_list or not all(isinstance(token, str) for token in tokens):
@@ -309,7 +310,7 @@ def _tokens(name, tokens):
     return tokens
 
 
-def _validate_max_source_length(value, prefix_length):
+def _validate_max_source_length(value: Any, prefix_length: int) -> None:
     if value is None:
         return
     shortest = prefix_length + 2
@@ -321,7 +322,7 @@ def _validate_max_source_length(value, prefix_length):
         )
 
 
-def _with_prefix(tokenizer, prefix):
+def _with_prefix(tokenizer: Any, prefix: Sequence[str]) -> Any:
     return PrefixedTokenizer(tokenizer, prefix) if prefix else tokenizer
 
 
@@ -368,12 +369,14 @@ def validate_tags(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]) 
             )
 
 
-def _tokens_in_text(tokenizer, tags):
+def _tokens_in_text(
+    tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]
+) -> tuple[str, ...]:
     (token_ids,) = tokenizer.encode([" ".join(tags)])
     return tuple(tokenizer.ids_to_tokens(token_ids))
 
 
-def _finds(tags, tokens):
+def _finds(tags: Sequence[str], tokens: Sequence[str]) -> bool:
     return [token for token in tokens if token.strip(_SPACE)] == list(tags)
 
 
@@ -430,13 +433,13 @@ class PrefixedTokenizer:
 class _AfterPrefix:
     """A `SubwordSampler` of the tokens after the prefix."""
 
-    def __init__(self, sampler, length):
+    def __init__(self, sampler: "SubwordSampler", length: int):
         self._sampler = sampler
         self._length = length
         self.mean_lengths = sampler.mean_lengths
         self.length_variances = sampler.length_variances
 
-    def __call__(self, sequences, seed):
+    def __call__(self, sequences: Sequence[list[int]], seed: int) -> list[list[int]]:
         first = self._length
         drawn = self._sampler([ids[first:] for ids in sequences], seed)
         return [ids[:first] + rest for ids, rest in zip(sequences, drawn)]

@@ -3,7 +3,7 @@
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 import numpy as np
@@ -13,6 +13,8 @@ from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
 from keras_transformer.progress import spinner
 from keras_transformer.untranslated import PLACEHOLDER, SYMBOLS, TAG
+
+_Spans = tuple[tuple[int, int], tuple[int, int]]  # of a part in the source, and in the target
 
 _COPIED = re.compile(rf"{TAG}|{PLACEHOLDER}")
 _WORD = re.compile(r"\w+(?:[.,'’-]\w+)*")
@@ -47,7 +49,7 @@ def with_symbols(text: ParallelText, share: float = _SHARE, seed: int = 0) -> Pa
         with spinner("learning translations of words"):
             words = translations_of_words(text)
 
-    def pairs():
+    def pairs() -> Iterator[Pair]:
         for number, pair in enumerate(text):
             yield _replaced(pair, words, share, random.Random(f"{seed} {number}"))
 
@@ -70,7 +72,7 @@ def _replaced(pair: Pair, words: dict[str, str], share: float, generator: random
     return sides[0], sides[1]
 
 
-def _copied_spans(pair):
+def _copied_spans(pair: Pair) -> list[_Spans]:
     """Return the spans of placeholders that a source and its translation have equally often."""
     found: tuple[defaultdict, defaultdict] = defaultdict(list), defaultdict(list)
     for spans, side in zip(found, pair):
@@ -86,7 +88,9 @@ def _copied_spans(pair):
     ]
 
 
-def _word_spans(pair, words, taken, generator):
+def _word_spans(
+    pair: Pair, words: dict[str, str], taken: list[_Spans], generator: random.Random
+) -> list[_Spans]:
     """Return the spans of one or two words and of their translations, outside of `taken`."""
     sides = []
     for i, side in enumerate(pair):

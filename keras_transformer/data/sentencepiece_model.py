@@ -1,6 +1,6 @@
 """SentencePiece models as protobuf messages: reading, reordering and writing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras_transformer.errors import UserError
@@ -80,7 +80,7 @@ def reordered_proto(proto: bytes, pieces: Sequence[str], unknown: str | None = N
     # The cost of an unknown character, so that the rest of the text is split as before.
     as_unknown = min(scores, default=0.0) - _UNKNOWN_PENALTY
 
-    def entry(name):
+    def entry(name: str) -> tuple[str, float, int]:
         score, kind = known.get(name, (0.0, UNUSED))
         if kind == UNKNOWN:  # a second unknown token
             kind = UNUSED
@@ -143,7 +143,7 @@ def parse_proto(proto: bytes) -> Any:
     return model
 
 
-def _write(model, entries):
+def _write(model: Any, entries: Iterable[tuple[str, float, int]]) -> bytes:
     """Serialize a model with the reserved pieces and these entries, and without its old pieces."""
     kinds = (CONTROL, CONTROL, CONTROL, UNKNOWN)
     entries = [*((name, 0.0, kind) for name, kind in zip(RESERVED, kinds)), *entries]

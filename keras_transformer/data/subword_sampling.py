@@ -13,12 +13,15 @@ import functools
 import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from keras_transformer.data.sentencepiece_model import model_proto_class
 from keras_transformer.errors import UserError
+
+_Uniform: TypeAlias = Callable[[], float]  # draws from [0, 1)
 
 _SPACE = "▁"  # SentencePiece's mark before a word
 
@@ -88,7 +91,7 @@ class SubwordSampler:
         uniform = random.Random(seed).random
         return [self._draw(ids, uniform) for ids in sequences]
 
-    def _draw(self, ids, uniform):
+    def _draw(self, ids: Sequence[int], uniform: _Uniform) -> list[int]:
         pieces = [self._pieces[i] for i in ids]
         if None not in pieces:
             return self._draw_text(ids, pieces, uniform)
@@ -98,7 +101,7 @@ class SubwordSampler:
             drawn += self._draw_text(ids, pieces, uniform) if is_text else ids
         return drawn
 
-    def _draw_text(self, ids, pieces, uniform):
+    def _draw_text(self, ids: Sequence[int], pieces: Sequence[Any], uniform: _Uniform) -> list[int]:
         """Return the ids of other tokens for the same text."""
         first, *others = "".join(pieces).split(_SPACE)
         words = (
@@ -110,7 +113,7 @@ class SubwordSampler:
         except KeyError:  # a character that is not a token
             return list(ids)
 
-    def _lengths_of_tokens(self):
+    def _lengths_of_tokens(self) -> np.ndarray:
         """Sample how many tokens replace each token: int array `(draws, vocabulary_size)`."""
         tokens = [[i] for i in range(len(self._pieces))]
         return np.array([[*map(len, self(tokens, seed))] for seed in range(_DRAWS)])
@@ -119,14 +122,14 @@ class SubwordSampler:
 class _Merges:
     """Segmentations of words by BPE-dropout (Provilkov et al., 2020, algorithm 1)."""
 
-    def __init__(self, scores, probability):
+    def __init__(self, scores: dict[str, float], probability: float):
         self._scores = scores
         self._probability = probability
         # `log1p`, because `log(1 - p)` is 0 for the smallest p.
         self._log_kept = math.log1p(-probability) if probability < 1 else -math.inf
         self._path = functools.lru_cache(_KNOWN)(self._find_path)
 
-    def draw(self, word, uniform):
+    def draw(self, word: str, uniform: _Uniform) -> Iterable[str]:
         """Return the pieces of a word."""
         path, end = self._path(word)
         # The number of steps in a row whose first merge is not skipped.
@@ -143,7 +146,7 @@ class _Merges:
                 return symbols
             merges = self._merges(symbols)
 
-    def _find_path(self, word):
+    def _find_path(self, word: str) -> Any:
         """Return the merges of a word if the first merge is never skipped.
 
         Returns:
@@ -155,7 +158,7 @@ class _Merges:
             symbols = _merged(symbols, merges[0])
         return path, symbols
 
-    def _merges(self, symbols):
+    def _merges(self, symbols: Sequence[str]) -> list[int]:
         """Return the places of possible merges, by decreasing score and then from the left."""
         found = []
         for i, pair in enumerate(map("".join, itertools.pairwise(symbols))):
@@ -164,7 +167,7 @@ class _Merges:
         return [i for _, i in sorted(found)]
 
 
-def _merged(symbols, i):
+def _merged(symbols: Sequence[str], i: int) -> tuple[str, ...]:
     return (*symbols[:i], symbols[i] + symbols[i + 1], *symbols[i + 2 :])
 
 
@@ -174,12 +177,12 @@ class _Lattice:
     Each word is filtered forward once, and sampled backward.
     """
 
-    def __init__(self, scores, exponent):
+    def __init__(self, scores: dict[str, float], exponent: float):
         self._weights = {piece: exponent * score for piece, score in scores.items()}
         self._longest = max(map(len, scores), default=0)
         self._ways = functools.lru_cache(_KNOWN)(self._find_ways)
 
-    def draw(self, word, uniform):
+    def draw(self, word: str, uniform: _Uniform) -> Iterable[str]:
         """Return the pieces of a word, in order."""
         ways, end, pieces = self._ways(word), len(word), []
         while end:
@@ -189,7 +192,7 @@ class _Lattice:
             end = start
         return reversed(pieces)
 
-    def _find_ways(self, word):
+    def _find_ways(self, word: str) -> Any:
         """Return, per end of a piece, the possible beginnings and their cumulative probabilities.
 
         The cumulative probability of the last beginning, 1, is left out.

@@ -39,23 +39,12 @@ def open_text(split: str, source: str, target: str, data_dir: Path | None, hold_
     Raises:
         UserError: if there are no files, or several files could be the training text.
     """
-    others = set()
-    for folder in corpus_folders(data_dir, "text"):
-        files = _Files(folder, source, target)
-        pairs = files.named(split)
-        if pairs and split != "train":
+    folders = [_Files(folder, source, target) for folder in corpus_folders(data_dir, "text")]
+    for files in folders:
+        if pairs := _open_split(files, split, hold_out):
             return pairs
-        if split != "train" and not hold_out:
-            others |= files.stems()
-            continue
-        whole = pairs or files.named("train") or files.only()
-        if whole and split in ("train", *_HELD_OUT):
-            missing = [name for name in _HELD_OUT if not files.named(name)]
-            if not missing or not hold_out:
-                return whole
-            # Hold out the same pairs in both directions, so that one model can learn both.
-            key = [source, target].index(min(source, target))
-            return with_held_out(whole, split, missing, key)
+    needs_files = split != "train" and not hold_out
+    others = {stem for files in folders for stem in files.stems()} if needs_files else ()
     if others:
         raise UserError(
             f"`split` must be the part of two files' names in {data_dir} before the language: "
@@ -69,6 +58,22 @@ def open_text(split: str, source: str, target: str, data_dir: Path | None, hold_
         "Expected one sentence per line. (Or lines of source TAB target in "
         f"{split}.tsv, or a translation memory {split}.tmx.)",
     )
+
+
+def _open_split(files: "_Files", split: str, hold_out: bool) -> Pairs | None:
+    """Return the pairs of a split in the files of a folder, or None if they have none."""
+    pairs = files.named(split)
+    if split != "train" and (pairs or not hold_out):
+        return pairs
+    whole = pairs or files.named("train") or files.only()
+    if whole is None or split not in ("train", *_HELD_OUT):
+        return None
+    missing = [name for name in _HELD_OUT if not files.named(name)]
+    if not missing or not hold_out:
+        return whole
+    # Hold out the same pairs in both directions, so that one model can learn both.
+    key = files.languages.index(min(files.languages))
+    return with_held_out(whole, split, missing, key)
 
 
 class _Files:
@@ -223,7 +228,7 @@ def component_numbers(pairs: Iterable[Pair]) -> list[int]:
     """
     pairs, parents = list(pairs), {}
 
-    def root(sentence):
+    def root(sentence: tuple[int, str]) -> tuple[int, str]:
         parents.setdefault(sentence, sentence)
         while parents[sentence] != sentence:
             # Shorten the path for later calls.

@@ -97,7 +97,7 @@ def line_windows(file: Any, name: str, size: int | None = None) -> Iterator[list
         number += len(encoded)
 
 
-def _limited(lines, name, first_number):
+def _limited(lines: Iterable[str], name: str, first_number: int) -> Iterator[str]:
     for number, line in enumerate(lines, first_number):
         if len(line) > LONGEST_LINE:
             raise UserError(
@@ -107,7 +107,7 @@ def _limited(lines, name, first_number):
         yield line
 
 
-def _encoded_windows(file, size):
+def _encoded_windows(file: Any, size: int) -> Iterator[list[bytes]]:
     lines = []
     for new in _lines_of_each_read(file):
         lines += new
@@ -121,7 +121,7 @@ def _encoded_windows(file, size):
         yield lines
 
 
-def _lines_of_each_read(file):
+def _lines_of_each_read(file: Any) -> Iterator[list[bytes]]:
     """Yield the lines that each read completes, and finally the text after the last end."""
     parts = []  # parts of a line whose end has not been read
     while chunk := file.read1(_READ_BYTES):
@@ -135,7 +135,7 @@ def _lines_of_each_read(file):
         yield [last]
 
 
-def _has_more_now(file):
+def _has_more_now(file: Any) -> bool:
     """Return whether a read would return immediately, with data or at the end of the file."""
     try:
         readable, _, _ = select.select([file], [], [], _PATIENCE)
@@ -144,7 +144,7 @@ def _has_more_now(file):
     return bool(readable)
 
 
-def _take(items, size):
+def _take(items: Iterator[Item], size: int) -> tuple[list[Item], Exception | None]:
     """Return up to `size` items, and the error raised in place of the next item, or None."""
     taken = []
     try:
@@ -205,7 +205,7 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     return [sentence for part in _without_wrong_ends(parts, language) if (sentence := part.strip())]
 
 
-def _segments(text, copy, language):
+def _segments(text: str, copy: str, language: str) -> Iterator[str]:
     """Yield sentencex's sentences, found in windows, with the white space after them."""
     from sentencex import segment
 
@@ -229,26 +229,28 @@ def _segments(text, copy, language):
                 begun = []
 
 
-def _window_end(text, start):
+def _window_end(text: str, start: int) -> int:
     """Return the end of a window, in which sentencex takes a time that is bounded."""
     marks = itertools.islice(_MARK.finditer(text, start, start + _WINDOW), _WINDOW_MARKS, None)
     mark = next(marks, None)
     return mark.start() if mark else min(start + _WINDOW, len(text))
 
 
-def _split_at_missed_ends(part):
+def _split_at_missed_ends(part: str) -> list[str]:
     """Split at the ends that sentencex misses, and keep the white space."""
     starts = [0, *(match.end() for match in _MISSED_END.finditer(part)), len(part)]
     return [part[start:stop] for start, stop in itertools.pairwise(starts)]
 
 
-def _without_wrong_ends(parts, language):
+def _without_wrong_ends(parts: list[str], language: str) -> list[str]:
     """Join sentences that sentencex splits after an abbreviation."""
     words = LANGUAGES.get(language, Language())
     kinds = [_kind_of_start(part) for part in parts]
     pairs = list(zip(parts, parts[1:], kinds[1:]))
     goes_on = [_may_go_on(before, part) for before, part, _ in pairs]
-    is_joined = [x and _is_abbreviated(*pair, words) for x, pair in zip(goes_on, pairs)]
+    is_joined = [
+        x and _is_abbreviated(before, kind, words) for x, (before, _, kind) in zip(goes_on, pairs)
+    ]
     begun = Counter(itertools.compress(kinds, [True, *map(operator.not_, is_joined)]))
     # Where most sentences begin with a capital, parts that do not are not sentences.
     wrong = "small" if begun["capital"] >= begun["small"] else ""
@@ -261,7 +263,7 @@ def _without_wrong_ends(parts, language):
     return ["".join(parts[i:j]) for i, j in itertools.pairwise(starts)]
 
 
-def _kind_of_start(part):
+def _kind_of_start(part: str) -> str | None:
     """Return "digit", "capital" or "small" by the first letter or digit, or None."""
     match = _WORD_START.search(part)
     if match is None or match[0].isdigit():
@@ -274,13 +276,13 @@ def _kind_of_start(part):
     return "small" if is_small else None
 
 
-def _may_go_on(before, part):
+def _may_go_on(before: str, part: str) -> bool:
     """Return whether no blank line, and no bullet in a new line, separates two parts."""
     num_breaks = before.count("\n", len(before.rstrip()))
     return num_breaks == 0 or (num_breaks == 1 and part[:1].isalnum())
 
 
-def _is_abbreviated(before, _, kind, words):
+def _is_abbreviated(before: str, kind: str | None, words: Language) -> bool:
     """Return whether a part ends with an abbreviation that the next one, of a kind, continues."""
     match = _LAST_WORD.search(before.rstrip()[-_LONGEST_WORD:])
     if match is None or kind is None:

@@ -8,7 +8,7 @@ import numpy as np
 from keras_transformer.data.subword_sampling import SubwordSampler
 
 if TYPE_CHECKING:
-    from keras_transformer.data.token_store import TokenStore
+    from keras_transformer.data.token_store import TokenSequences, TokenStore
 
 # The samplers of the sources and of the targets; None leaves a side as it is stored.
 Samplers: TypeAlias = Sequence[SubwordSampler | None]
@@ -110,7 +110,7 @@ class SampledTokens:
         _, (_, lengths) = self._draw_batch(batch)
         return int(lengths.sum()) + len(lengths)
 
-    def _draw_batch(self, batch):
+    def _draw_batch(self, batch: PlannedBatch) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         key = batch.epoch, batch.index
         drawn = self._drawn.get(key)
         if drawn is None:
@@ -119,7 +119,7 @@ class SampledTokens:
             self._drawn = dict([*list(self._drawn.items())[-self._keep :], (key, drawn)])
         return drawn
 
-    def _draw_side(self, side, batch):
+    def _draw_side(self, side: int, batch: PlannedBatch) -> tuple[np.ndarray, np.ndarray]:
         sequences, sampler, length = self._sides[side], self._samplers[side], batch.shape[side]
         if sampler is None:
             return sequences.padded(batch.pairs, length), sequences.lengths[batch.pairs]
@@ -133,7 +133,9 @@ class SampledTokens:
         return padded, lengths
 
 
-def _draw_to_fit(sampler, stored, room, seeds):
+def _draw_to_fit(
+    sampler: SubwordSampler, stored: list[list[int]], room: int, seeds: np.ndarray
+) -> list[list[int]]:
     """Sample sentences of at most `room` tokens. All stored sentences fit into it."""
     ids, left = [*stored], range(len(stored))
     for seed in seeds:
@@ -147,7 +149,9 @@ def _draw_to_fit(sampler, stored, room, seeds):
     return ids
 
 
-def _length_moments(sequences, sampler):
+def _length_moments(
+    sequences: "TokenSequences", sampler: SubwordSampler | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and variance of each sentence's sampled length: the sums over its tokens."""
     if sampler is None:
         return sequences.lengths, np.zeros(len(sequences))

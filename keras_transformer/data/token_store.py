@@ -3,10 +3,10 @@
 import contextlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -75,10 +75,10 @@ class TokenStore:
                     f"{len(sequences)} {side} sentences. Delete the folder to make it again."
                 )
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.source)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         tokens = [int(side.lengths.sum()) for side in (self.source, self.target)]
         return f"<TokenStore: {len(self):,} pairs, {tokens[0]:,} and {tokens[1]:,} tokens>"
 
@@ -205,10 +205,10 @@ class TokenSequences:
         # An empty file cannot be memory-mapped.
         self._tokens = np.memmap(tokens_path, dtype, "r") if size else np.zeros(0, dtype)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> np.ndarray:
         return np.asarray(self._tokens[self._starts[index] : self._starts[index + 1]], "int32")
 
     def padded(self, indices: np.ndarray, length: int) -> np.ndarray:
@@ -237,7 +237,9 @@ class TokenSequences:
         return sums
 
 
-def _fingerprint(text, tokenizer, target_tokenizer, max_tokens):
+def _fingerprint(
+    text: ParallelText, tokenizer: Any, target_tokenizer: Any, max_tokens: int | None
+) -> str:
     # The encoder of trees has no fingerprint: it depends only on the text and the other tokenizer.
     tokenizers = (x for x in (tokenizer, target_tokenizer) if hasattr(x, "fingerprint"))
     digests = dict.fromkeys(x.fingerprint() for x in tokenizers)
@@ -245,7 +247,7 @@ def _fingerprint(text, tokenizer, target_tokenizer, max_tokens):
     return " ".join([text.fingerprint(), *digests, *limit])
 
 
-def _read_info(path):
+def _read_info(path: Path) -> dict[str, Any] | None:
     """Return the content of `store.json`, or None if there is no store of this version."""
     try:
         info = json.loads((path / "store.json").read_text("utf-8"))
@@ -254,7 +256,14 @@ def _read_info(path):
     return info if isinstance(info, dict) and info.get("format") == _FORMAT else None
 
 
-def _write(folder, texts, tokenizers, dtype, max_tokens, progress):
+def _write(
+    folder: Path,
+    texts: Sequence[Iterable[Pair]],
+    tokenizers: Sequence[SentenceEncoder],
+    dtype: str,
+    max_tokens: int | None,
+    progress: Any,
+) -> tuple[list[int], int]:
     """Write the tokens of all texts.
 
     Returns:
@@ -286,7 +295,7 @@ def _write(folder, texts, tokenizers, dtype, max_tokens, progress):
     return counts, left_out
 
 
-def _chunks(texts):
+def _chunks(texts: Sequence[Iterable[Pair]]) -> Iterator[tuple[int, list[Pair]]]:
     """Yield the index of each text with some of its pairs at a time."""
     for number, text in enumerate(texts):
         pairs = iter(text)

@@ -6,7 +6,7 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -148,7 +148,7 @@ class Tokenizer:
                 "`Tokenizer.from_sentencepiece` reorders any model."
             )
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Tokenizer: {self.vocabulary_size:,} tokens of SentencePiece>"
 
     @classmethod
@@ -309,7 +309,7 @@ class Tokenizer:
         return [token_id for token_id, piece in enumerate(pieces) if piece.startswith(_SPACE)]
 
     @cached_property
-    def _space_ids(self):
+    def _space_ids(self) -> set[int]:
         """The ids of tokens that consist of spaces; with `"identity"`, some have several."""
         pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
         return {i for i, piece in enumerate(pieces) if piece and not piece.strip(_SPACE)}
@@ -391,11 +391,11 @@ class Tokenizer:
         return [self._processor.decode([int(i) for i in ids]) for ids in token_ids]
 
 
-def _coverage(name, value):
+def _coverage(name: str, value: float) -> float:
     return real_number(name, value, lambda x: 0.98 <= x <= 1, "from 0.98 to 1")
 
 
-def _normalization_for(targets):
+def _normalization_for(targets: Iterable[str]) -> Normalization:
     """Return the default normalization, or `"identity"` if it would change the targets too much."""
     import sentencepiece
 
@@ -423,7 +423,7 @@ def _normalization_for(targets):
     return "identity"
 
 
-def _sample(sentences, count):
+def _sample(sentences: Iterable[str], count: int | None) -> Iterator[str]:
     """Yield a uniform sample of `count` items, or all items if there are fewer.
 
     Items are released as they are yielded: SentencePiece keeps its own copy.
@@ -443,7 +443,7 @@ def _sample(sentences, count):
         yield sample.pop()
 
 
-def _readable(sentences):
+def _readable(sentences: Iterable[str]) -> Iterator[str]:
     """Split lines that SentencePiece would silently drop.
 
     In training it drops lines with more than 4,192 bytes, or with a character that it reserves.
@@ -454,7 +454,7 @@ def _readable(sentences):
                 yield part[start : start + _LONGEST]
 
 
-def _explain(message, vocabulary_size):
+def _explain(message: str, vocabulary_size: int) -> str:
     if characters := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return (
             f"`vocabulary_size` must be greater than {characters[1]}, the number of characters in "
