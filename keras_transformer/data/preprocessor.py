@@ -16,7 +16,7 @@ from keras_transformer.untranslated import SYMBOLS
 
 if TYPE_CHECKING:
     from keras_transformer.data.moses_tokenizer import MosesTokenizer
-    from keras_transformer.data.subword_sampling import SubwordSampler
+    from keras_transformer.data.token_source import SubwordSampler
 
 _SPACE = "▁"  # SentencePiece's mark before a word
 

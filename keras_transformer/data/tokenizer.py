@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from keras_transformer.data.sentencepiece_model import in_our_order
-from keras_transformer.data.subword_sampling import SubwordSampler
 from keras_transformer.data.text_lines import without_surrogates
+from keras_transformer.data.token_source import SubwordSampler
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.progress import spinner

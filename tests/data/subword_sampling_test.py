@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from keras_transformer.data.subword_sampling import SubwordSampler
 from keras_transformer.data.synthetic import generate
+from keras_transformer.data.token_source import SubwordSampler
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.parser_tokens import WordTokenizer
@@ -168,7 +168,7 @@ def test_another_process_draws_the_same(tmp_path):
     for index, vocabulary in enumerate(vocabularies):
         vocabulary.save(tmp_path / str(index))
     code = MODULES_ALONE + (
-        "import json, pathlib; from keras_transformer.data.subword_sampling import SubwordSampler\n"
+        "import json, pathlib; from keras_transformer.data.token_source import SubwordSampler\n"
         "folder = pathlib.Path(sys.argv[1])\n"
         "ids = json.loads((folder / 'ids').read_text())\n"
         "protos = [(folder / str(i)).read_bytes() for i in (0, 1)]\n"

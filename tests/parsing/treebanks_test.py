@@ -7,7 +7,8 @@ import pytest
 
 from keras_transformer.data import corpora
 from keras_transformer.data.corpora import load_parallel_text
-from keras_transformer.data.synthetic import english_text, generate
+from keras_transformer.data.synthetic.corpus import generate
+from keras_transformer.data.synthetic.english import english_text
 from keras_transformer.parsing import treebanks
 from keras_transformer.parsing.brackets import to_bracketed
 from keras_transformer.parsing.treebanks import TREEBANKS, Treebank, load_treebank

@@ -6,20 +6,19 @@ import unicodedata
 
 import pytest
 
-from keras_transformer.data.synthetic import (
+from keras_transformer.data.synthetic import corpus
+from keras_transformer.data.synthetic.corpus import Sampler, generate, generate_splits, split_for
+from keras_transformer.data.synthetic.english import english_text, english_tree
+from keras_transformer.data.synthetic.german import german_text
+from keras_transformer.data.synthetic.grammar import (
+    NOUN,
+    PRONOUNS,
+    VERB,
+    VERBS,
     Clause,
     NounPhrase,
     Pair,
-    corpus,
-    english_text,
-    english_tree,
-    generate,
-    generate_splits,
-    german_text,
-    split_for,
 )
-from keras_transformer.data.synthetic.corpus import Sampler
-from keras_transformer.data.synthetic.grammar import NOUN, PRONOUNS, VERB, VERBS
 
 pytestmark = pytest.mark.once
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from keras_transformer.data.synthetic import NounPhrase, german_phrase
-from keras_transformer.data.synthetic.grammar import ADJECTIVE, NOUNS
+from keras_transformer.data.synthetic.german import german_phrase
+from keras_transformer.data.synthetic.grammar import ADJECTIVE, NOUNS, NounPhrase
 
 pytestmark = pytest.mark.once
 

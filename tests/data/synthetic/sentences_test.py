@@ -2,18 +2,8 @@
 
 import pytest
 
-from keras_transformer.data.synthetic import (
-    Clause,
-    Compound,
-    Gap,
-    NounPhrase,
-    Pair,
-    Place,
-    Subordinate,
-    english_text,
-    english_tree,
-    german_text,
-)
+from keras_transformer.data.synthetic.english import english_text, english_tree
+from keras_transformer.data.synthetic.german import german_text
 from keras_transformer.data.synthetic.grammar import (
     ADJECTIVE,
     BE,
@@ -24,7 +14,14 @@ from keras_transformer.data.synthetic.grammar import (
     SUBORDINATORS,
     TIMES,
     VERB,
+    Clause,
+    Compound,
     Conjunction,
+    Gap,
+    NounPhrase,
+    Pair,
+    Place,
+    Subordinate,
 )
 
 pytestmark = pytest.mark.once
