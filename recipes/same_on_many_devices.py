@@ -60,7 +60,6 @@ def train(count):
             intermediate_dim=64,
             num_heads=4,
             dropout=0.3,
-            attention_dropout=0.1,
         )
         model.compile(
             # Not Adam, which would hide a wrong scale of the gradients.

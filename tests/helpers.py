@@ -13,7 +13,9 @@ import pytest
 from keras import ops
 
 import keras_transformer
+from keras_transformer.convert.foreign_transformer import ForeignTransformer, output_bias
 from keras_transformer.errors import UserError
+from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.parser_transformer import ParserTransformer
 
@@ -134,9 +136,11 @@ def gradient(function, x):
 
 
 def class_for(options):
-    """Return `ParserTransformer` if there are arguments of parsers, and `Transformer` otherwise."""
-    has_words = {"word_start_ids", "leaf_ids", "tag_loss_weight"} & set(options)
-    return ParserTransformer if has_words else Transformer
+    """Return the class of models that has these arguments."""
+    if {"word_start_ids", "leaf_ids", "tag_loss_weight"} & {*options}:
+        return ParserTransformer
+    is_plain = {*options} <= {*TransformerConfig.names(), "dtype", "name"}
+    return Transformer if is_plain else ForeignTransformer
 
 
 def numpy_logits(model, source, target, window=None):
@@ -171,8 +175,8 @@ def _project(model, x):
     layer = model.decoder.token_embedding
     tied = model.config.tie_weights
     logits = x @ (_array(layer.embeddings).T if tied else _array(layer.reverse_embeddings))
-    bias = model.decoder.output_bias
-    return logits if bias is None else logits + _array(bias.bias)
+    bias = output_bias(model)
+    return logits if bias is None else logits + _array(bias)
 
 
 def next_words(memory, source, target, options):
@@ -196,8 +200,8 @@ def _embed(layer, token_ids, options):
         x *= np.sqrt(hidden_dim)
     for position in range(len(token_ids)):
         for i in range(hidden_dim // 2):
-            wavelength = options["max_wavelength"] ** (2 * i / hidden_dim)
-            angle = (position + options["first_position"]) / wavelength
+            wavelength = options.get("max_wavelength", 10000) ** (2 * i / hidden_dim)
+            angle = (position + options.get("first_position", 0)) / wavelength
             x[position, 2 * i] += np.sin(angle)
             x[position, 2 * i + 1] += np.cos(angle)
     return x

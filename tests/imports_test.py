@@ -219,7 +219,10 @@ MAY_IMPORT = {
     "weights": set(),
     "visualization": {"layers", "models", "decoding", "parsing", "translation", *LEAVES},
     "presets": {"models", "decoding", "weights", "version", *LEAVES},
-    "tasks": {"compilation_cache", "weights", "models", "decoding", "presets", "version", *LEAVES},
+    "tasks": {
+        *("compilation_cache", "weights", "models", "decoding", "presets", "convert", "version"),
+        *LEAVES,
+    },
     "translation": {
         *("tasks", "presets", "models", "decoding", "layers", "protection", "documents", *LEAVES),
     },
@@ -233,7 +236,7 @@ MAY_IMPORT = {
         *("layers", "models", "decoding", "tasks", "presets", "translation", "convert", *LEAVES),
     },
     "server": {"translation", "documents", "decoding", "tasks", "visualization", *LEAVES},
-    "hub": {"layers", "models", "decoding", "tasks", "presets", "parsing", *LEAVES},
+    "hub": {"layers", "models", "decoding", "tasks", "presets", "convert", "parsing", *LEAVES},
     "__main__": {"commands"},
     "__init__": {"namespace", "parsing"},
     "commands": {
@@ -285,7 +288,7 @@ def is_allowed(part, module, name, at_top):
     away = {
         *(("translation", "export"), ("translation", "convert")),
         *(("parsing", "export"), ("models", "presets")),
-        *(("presets", "convert"), ("tasks", "convert"), ("export", "parsing")),
+        *(("presets", "convert"), ("export", "parsing")),
     }
     return (part, target) in away and not at_top
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.once
 COMMON = tuple(
     """
     --quiet --no-quiet --compilation-cache --init --lora --output-dir --data-dir --variant --scale
-    --num-layers --num-decoder-layers --decoder --zero-start --no-zero-start
+    --num-layers --num-decoder-layers
     --vocabulary-size --vocabulary-sentences --vocabulary-type --normalization
     --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes
     --subword-sampling --steps
@@ -46,7 +46,7 @@ COMMON = tuple(
 TRANSLATION = tuple(
     """
     --source --target --also --tag-target --no-tag-target --source-vocabulary-size
-    --split --protect --no-protect
+    --decoder --zero-start --no-zero-start --split --protect --no-protect
     --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
     --drop-duplicates --no-drop-duplicates --check-scripts --no-check-scripts
     """.split()
@@ -86,7 +86,6 @@ FIXED = {
 ADDED = {
     *("vocabulary_type", "normalization", "character_coverage", "byte_fallback"),
     *("cooldown_steps", "num_decoder_layers", "subword_sampling", "init", "lora"),
-    *("decoder", "zero_start"),
 }
 OF_TREES = {
     *("extra_ratio", "tag_dictionary"),

@@ -87,10 +87,12 @@ FAULTS = {
         (" + replica * size", ""),
     ],
     "layers/transformer_layer.py": [
+        ("norm(x + self.dropout_layer(sublayer(x), training=training))", "norm(x + sublayer(x))"),
+        ("if self.normalize_first:", "if False:"),
+    ],
+    "convert/foreign_layers.py": [
         ("self.dropout_layer(y, training=training)", "self.dropout_layer(y)"),
         ("PRE_NORM if normalize_first else POST_NORM", "POST_NORM"),
-    ],
-    "layers/ssru.py": [
         ("is_before = positions < cache_index", "is_before = positions <= cache_index"),
         ("forget * earlier_new + new", "earlier_new + new"),
     ],
@@ -105,14 +107,17 @@ FAULTS = {
     "models/encoder_decoder.py": [
         ("config.hidden_dim**0.5 if config", "1.0 if config"),
         ("if config.scale_embeddings else 1.0", "if config.tie_weights else 1.0"),
+        ("x = layer(x, padding_mask=mask, training=training)", "x = layer(x, training=training)"),
+        ("positions = cache_index + ops.arange", "positions = ops.arange"),
+    ],
+    "convert/foreign_transformer.py": [
         (
-            "config.normalize_first if config.final_norm is None else",
-            "config.final_norm if config.final_norm else",
+            "self.normalize_first if self.final_norm is None else",
+            "self.final_norm if self.final_norm else",
         ),
         ("return logits if self.output_bias is None else", "return logits if True else"),
         ("ones = ops.ones_like(", "ones = ops.zeros_like("),
-        ("x = layer(x, padding_mask=mask, training=training)", "x = layer(x, training=training)"),
-        ("positions = cache_index + ops.arange", "positions = ops.arange"),
+        ("ops.where(is_start, ops.zeros_like(scale), scale)", "scale"),
     ],
     "models/layout.py": [
         (r'".*token_embedding/embeddings": (0, 2)', r'".*token_embedding": (1, 2)'),

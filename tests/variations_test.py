@@ -12,7 +12,6 @@ import tyro
 from keras_transformer.commands import main
 from keras_transformer.data.synthetic import generate
 from keras_transformer.models.variants import (
-    get_hyperparameters,
     get_variant,
     scaled,
     variants,
@@ -90,7 +89,7 @@ def test_options_of_the_paper(monkeypatch, name, steps, average, vocabulary_size
     (options,) = read
     assert (options.fitting.steps, options.checkpoints.average) == (steps, average)
     assert options.vocabulary.vocabulary_size == vocabulary_size
-    hyperparameters = get_hyperparameters(options.model)
+    hyperparameters = options.model.hyperparameters()
     assert hyperparameters["dropout"] == options.model.dropout == dropout
     assert options.batching.batch_tokens == 25_000 and options.optimizer.warmup_steps == 4000
     assert options.optimizer.peak_learning_rate is None

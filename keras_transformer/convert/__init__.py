@@ -8,6 +8,7 @@ Each function reads a folder or `hf://user/repository`, runs no code of it, and 
 - `m2m100`: M2M-100 and NLLB-200 in HuggingFace's form.
 - `fsmt`: fairseq's models of WMT 2019 in HuggingFace's form.
 - `ctranslate2`: any Transformer of CTranslate2, quantized or not.
+- `ForeignTransformer`: the model with the options of such files; `SSRU`: a layer that it may have.
 """
 
 from keras_transformer.namespace import load_on_demand

@@ -1,3 +1,5 @@
+from keras_transformer.convert.foreign_layers import SSRU as SSRU
+from keras_transformer.convert.foreign_transformer import ForeignTransformer as ForeignTransformer
 from keras_transformer.convert.from_hf_marian import marian as marian
 from keras_transformer.convert.from_fairseq import m2m100 as m2m100
 from keras_transformer.convert.from_fairseq import fsmt as fsmt

@@ -8,9 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.convert.ctranslate2_files import CTranslate2Files, Variables
+from keras_transformer.convert.foreign_layers import ForeignSinePositionEncoding
+from keras_transformer.convert.foreign_transformer import marian_wavelength
 from keras_transformer.errors import UserError, brief
-from keras_transformer.layers import SinePositionEncoding
-from keras_transformer.models.variants import marian_wavelength
 
 # CTranslate2's numbers of activations: the supported ones, and the names of the others.
 _ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu", 5: "tanh", 6: "sigmoid"}
@@ -269,6 +269,6 @@ def _own_sinusoids(hidden_dim: int) -> tuple[float, int, bool]:
 def _sinusoids(
     length: int, hidden_dim: int, max_wavelength: float, first_position: int, in_halves: bool
 ) -> np.ndarray:
-    layer = SinePositionEncoding(max_wavelength, first_position=first_position, dtype="float32")
+    layer = ForeignSinePositionEncoding(max_wavelength, first_position, dtype="float32")
     table = ops.convert_to_numpy(layer(ops.zeros((1, length, hidden_dim))))[0]
     return np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1) if in_halves else table

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_transformer.convert.foreign_transformer import output_bias
 from keras_transformer.convert.weight_mapping import assign_embeddings
 from keras_transformer.data.sentencepiece_model import RESERVED
 from keras_transformer.errors import UserError, brief
@@ -179,8 +180,8 @@ class Tables(NamedTuple):
             give(model.encoder.token_embedding.embeddings, self.source, self.source_order)
         if self.output is not None:
             give(embedding.reverse_embeddings, self.output, self.order, transposed=True)
-        if model.decoder.output_bias is not None:
-            model.decoder.output_bias.bias.assign(self.order.bias(self.bias))
+        if (bias := output_bias(model)) is not None:
+            bias.assign(self.order.bias(self.bias))
 
 
 def _are_equal(tensor: Callable[[str], np.ndarray], name: str, other: str) -> bool:

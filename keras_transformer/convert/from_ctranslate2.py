@@ -10,6 +10,7 @@ import numpy as np
 from keras_transformer.convert.ctranslate2_architecture import Architecture, architecture
 from keras_transformer.convert.ctranslate2_files import CTranslate2Files, Variables, read_files
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
+from keras_transformer.convert.foreign_transformer import make_transformer
 from keras_transformer.convert.hf_checkpoint import find_folder
 from keras_transformer.convert.weight_mapping import (
     assign,
@@ -103,7 +104,7 @@ def ctranslate2(
     arguments = {**tables.hyperparameters(), **parts.hyperparameters}
     check_size(arguments, sum(math.prod(files.variables.shape(x)) for x in files.variables))
     with zero_embeddings():
-        model = Transformer(**arguments)
+        model = make_transformer(**arguments)
     _assign(model, files.variables, parts, tables)
     if files.config["decoder_start_token"] is None:
         target_prefix = target_prefix[1:]  # It is the start token.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
+from keras_transformer.convert.foreign_transformer import make_transformer
 from keras_transformer.convert.generation import forced_prefix, generation_option, generation_search
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
 from keras_transformer.convert.m2m_vocabulary import M2mVocabulary, read_vocabulary
@@ -344,7 +345,7 @@ def _build_model(
     }
     folder.check_size(options)
     with zero_embeddings():
-        model = Transformer(**options)
+        model = make_transformer(**options)
     hidden_order = halves_to_interleaved(hidden_dim)
     tables.assign(model, hidden_order)
     assign(stack_mappings(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)

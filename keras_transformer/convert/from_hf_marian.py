@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
+from keras_transformer.convert.foreign_transformer import make_transformer
 from keras_transformer.convert.from_marian_files import convert_marian_files
 from keras_transformer.convert.generation import (
     forced_prefix,
@@ -271,7 +272,7 @@ def _model(folder: HFCheckpoint, source_side: Side, target_side: Side) -> Transf
     }
     folder.check_size(arguments)
     with zero_embeddings():
-        model = Transformer(**arguments)
+        model = make_transformer(**arguments)
     hidden_order = halves_to_interleaved(model.config.hidden_dim)
     tables.assign(model, hidden_order)
     assign(stack_mappings(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)

@@ -9,6 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
+from keras_transformer.convert.foreign_layers import POST_NORM, PRE_NORM
+from keras_transformer.convert.foreign_transformer import (
+    ForeignConfig,
+    make_transformer,
+    marian_wavelength,
+)
 from keras_transformer.convert.marian_files import (
     MarianFiles,
     opened,
@@ -31,10 +37,8 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import BannedTokens, NoUnknownToken, WordPenalty
 from keras_transformer.errors import UserError, brief
-from keras_transformer.layers.transformer_layer import POST_NORM, PRE_NORM
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.models.variants import marian_wavelength
 from keras_transformer.presets.format import Preset
 
 logger = logging.getLogger(__name__)
@@ -380,13 +384,14 @@ def _model(
     arguments = {**tables.hyperparameters(), **parts.hyperparameters}
     check_size(arguments, sum(array.size for array in arrays.values()))
     with zero_embeddings():
-        model = Transformer(**arguments)
-    hidden_dim = model.config.hidden_dim
+        model = make_transformer(**arguments)
+    config = ForeignConfig.from_config(model.config)
+    hidden_dim = config.hidden_dim
     is_learned = model.config.max_length is not None
     hidden_order = None if is_learned else halves_to_interleaved(hidden_dim)
 
     def weight(name: str) -> np.ndarray:
-        name, is_matrix = marian_name(name, model.config)
+        name, is_matrix = marian_name(name, config)
         # Without a projection, the heads are the output: the projection is 1.
         if parts.has_no_projection and name.endswith(("_Wo", "_bo")) and name not in arrays:
             return np.eye(hidden_dim) if is_matrix else np.zeros(hidden_dim)

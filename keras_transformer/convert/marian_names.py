@@ -1,20 +1,20 @@
 """The names of a model's weights in Marian's own files."""
 
-from keras_transformer.models.config import TransformerConfig
+from keras_transformer.convert.foreign_transformer import ForeignConfig
 
 _ATTENTIONS = {"self_attn": "self", "encoder_attn": "context"}
 _NORMS = {"self_attn": "self_Wo", "encoder_attn": "context_Wo", "final": "ffn_ffn"}
 _KINDS = {"weight": "scale", "bias": "bias"}  # of a norm
 
 
-def marian_name(name: str, config: TransformerConfig) -> tuple[str, bool]:
+def marian_name(name: str, config: ForeignConfig) -> tuple[str, bool]:
     """Return the name of a weight in Marian's files, and whether it is a matrix.
 
     Matrices are `(inputs, outputs)` there, and vectors have the shape `(1, size)`.
 
     Args:
         name: a name of `weights.stack_mappings`.
-        config: the `TransformerConfig`. A tied layer has the first such layer's name.
+        config: the `ForeignConfig`. A tied layer has the first such layer's name.
     """
     path, _, kind = name.rpartition(".")
     stack, _, part = path.partition(".")
@@ -42,10 +42,9 @@ def marian_name(name: str, config: TransformerConfig) -> tuple[str, bool]:
 
 def _norm_name(part, kind, config, is_ssru):
     """Return the name of a norm of a sub-layer, after the layer's."""
-    steps = config.sublayer_steps or ("nsda" if config.normalize_first else "sdan")
     sublayer = part.removesuffix("_layer_norm").removesuffix("_pre")
     # The only norm of a sub-layer may be before or after it.
-    is_before = part.endswith("_pre_layer_norm") or "n" not in steps.partition("s")[2]
+    is_before = part.endswith("_pre_layer_norm") or "n" not in config.steps.partition("s")[2]
     if is_ssru:
         prefix = "rnn" if is_before else "rnn_ffn"
     else:

@@ -13,8 +13,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.convert.foreign_transformer import ForeignConfig
 from keras_transformer.errors import UserError, brief
-from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.cost import least_parameters
 
@@ -125,7 +125,7 @@ def check_size(arguments: Mapping[str, Any], num_weights: int) -> None:
     Raises:
         UserError: if the model would be much larger.
     """
-    least = least_parameters({**TransformerConfig.defaults(), **arguments})
+    least = least_parameters({**ForeignConfig.defaults(), **arguments})
     if least > _LARGEST_RATIO * num_weights:
         raise UserError(
             "The configuration and the weights do not match. Expected a configuration of about "
@@ -156,7 +156,7 @@ def stack_mappings(model: Transformer) -> list[WeightMapping]:
         for index, layer in enumerate(stack.layers):
             mappings += _layer_mappings(f"{stack.name}.layers.{index}", layer)
         for name, norm in (
-            ("layernorm_embedding", stack.embedding_norm),
+            ("layernorm_embedding", getattr(stack, "embedding_norm", None)),
             ("layer_norm", stack.layer_norm),
         ):
             if norm is not None:
@@ -284,7 +284,7 @@ def _layer_norm_mappings(name: str, layer: Any, sublayer: str) -> list[WeightMap
     """Map the norms of a sub-layer, of which there are none, one or two."""
     mappings = []
     for kind, attribute in (("layer_norm", "norm"), ("pre_layer_norm", "pre_norm")):
-        if (norm := getattr(layer, f"{sublayer}_{attribute}")) is not None:
+        if (norm := getattr(layer, f"{sublayer}_{attribute}", None)) is not None:
             mappings += _norm_mappings(f"{name}_{kind}", norm)
     return mappings
 

@@ -2,13 +2,13 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from keras_transformer.convert.foreign_transformer import ForeignConfig, foreign_values
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import FolderKind, atomic_write_folder, read_json
-from keras_transformer.models.config import TransformerConfig
 from keras_transformer.presets.format import Preset, write_json
 from keras_transformer.presets.location import EXPORT_MARK
 
@@ -42,25 +42,20 @@ def _is_marked(folder: Path, format: str) -> bool:
     return isinstance(mark, dict) and mark.get("format") == format
 
 
-# Options of the layers that only this package and Marian have.
-_LAYER_OPTIONS = (
-    *("decoder_type", "feed_forward_depth", "decoder_feed_forward_depth", "embedding_steps"),
-    *("sublayer_steps", "final_steps", "normalize_keys"),
-)
-
-
-def validate_layers(config: TransformerConfig, format_name: str) -> None:
-    """Raise a `UserError` if the layers differ from the paper's in more than their norms' place.
+def validate_foreign_values(
+    config: ForeignConfig, format_name: str, supported: Collection[str]
+) -> None:
+    """Raise a `UserError` if a model has hyperparameters that a format lacks.
 
     Args:
-        config: the `TransformerConfig`.
+        config: the `ForeignConfig`.
         format_name: name of the format, for the error.
+        supported: the hyperparameters of a `ForeignTransformer` that the format has.
     """
-    defaults = config.defaults()
-    for name in _LAYER_OPTIONS:
-        if (value := getattr(config, name)) != defaults[name]:
+    for name, value in foreign_values(config.to_dict()).items():
+        if name not in supported:
             raise UserError(
-                f"{format_name} only supports {name}={defaults[name]!r}. "
+                f"{format_name} only supports {name}={config.defaults()[name]!r}. "
                 f"Received a model with {name}={value!r}"
             )
 

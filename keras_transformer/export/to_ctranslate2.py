@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_transformer.convert.foreign_transformer import ForeignConfig
 from keras_transformer.errors import UserError
 from keras_transformer.export.exported_folder import (
     TOKENIZER_FILES,
     exported_folder,
     save_tokenizers,
     token_pieces,
-    validate_layers,
+    validate_foreign_values,
     validate_tokenizers,
 )
 from keras_transformer.layers import SinePositionEncoding
@@ -30,6 +31,11 @@ _FILES = [
         for end in ("json", "txt")
     ),
 ]
+# Hyperparameters of a `ForeignTransformer`.
+_SUPPORTED = (
+    *("attention_dropout", "output_bias", "max_wavelength", "first_position", "final_norm"),
+    *("decoder_intermediate_dim", "tied_decoder_layers", "zero_start"),
+)
 # Names of activations, in Keras and in CTranslate2.
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 # Sinusoids have no last position, but CTranslate2 needs a table: its own have another layout.
@@ -109,8 +115,8 @@ def ctranslate2_spec(
     """
     source_pieces = source_pieces or pieces
     transformer_spec = _specs().transformer_spec
-    config = model.config
-    _check_model(model, pieces, source_pieces)
+    config = ForeignConfig.from_config(model.config)
+    _check_model(model, config, pieces, source_pieces)
     spec = transformer_spec.TransformerSpec(
         transformer_spec.TransformerEncoderSpec(**_options(config, model.encoder)),
         transformer_spec.TransformerDecoderSpec(**_options(config, model.decoder)),
@@ -155,8 +161,7 @@ def _validate_quantization(quantization: str | None) -> None:
         )
 
 
-def _check_model(model, pieces, source_pieces):
-    config = model.config
+def _check_model(model, config, pieces, source_pieces):
     source_size = config.source_vocabulary_size or config.vocabulary_size
     for size, tokens in ((config.vocabulary_size, pieces), (source_size, source_pieces)):
         if len(tokens) != size:
@@ -164,7 +169,7 @@ def _check_model(model, pieces, source_pieces):
                 "Model and tokenizer must have the same vocabulary. Received: a model of "
                 f"{size} tokens, a tokenizer of {len(tokens)}"
             )
-    validate_layers(config, "CTranslate2")
+    validate_foreign_values(config, "CTranslate2", _SUPPORTED)
     # An activation that is not a string is the user's own function, serialized.
     if config.activation not in list(_ACTIVATIONS):
         raise UserError(
@@ -176,7 +181,7 @@ def _check_model(model, pieces, source_pieces):
             "CTranslate2 does not support restricted self-attention. Received a model with "
             f"attention_window={config.attention_window}"
         )
-    if getattr(config, "leaf_ids", None) is not None:
+    if getattr(model.config, "leaf_ids", None) is not None:
         raise UserError(
             "CTranslate2 does not support deterministic attention. Received a model with "
             "`leaf_ids`."
@@ -240,7 +245,7 @@ def _positions(stack):
         return _array(stack.position_encoding.embeddings)
     # The layer's output for zeros, in float32 independent of the model's dtype.
     config = {**stack.position_encoding.get_config(), "dtype": "float32"}
-    sinusoids = SinePositionEncoding.from_config(config)
+    sinusoids = type(stack.position_encoding).from_config(config)
     return _array(sinusoids(ops.zeros((1, _SINE_POSITIONS, stack.token_embedding.output_dim)))[0])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
+from keras_transformer.convert.foreign_transformer import ForeignConfig, output_bias
 from keras_transformer.convert.weight_mapping import (
     ACTIVATIONS,
     TORCH_NORM_EPSILON,
@@ -29,7 +30,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.export.exported_folder import (
     exported_folder,
     token_pieces,
-    validate_layers,
+    validate_foreign_values,
 )
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.presets.format import Preset
@@ -49,11 +50,13 @@ _FIXED = {
     "normalize_first": False,
     "position_encoding": "sine",
     "attention_window": None,
-    "max_wavelength": 10000,
-    "first_position": 0,
     "leaf_ids": None,
-    "zero_start": False,
 }
+# Hyperparameters of a `ForeignTransformer`.
+_SUPPORTED = (
+    *("attention_dropout", "output_bias", "final_norm", "decoder_intermediate_dim"),
+    "tied_decoder_layers",
+)
 
 
 def export_marian(preset: Preset, path: str | Path) -> None:
@@ -105,11 +108,11 @@ def export_marian(preset: Preset, path: str | Path) -> None:
 
 def _check(preset):
     model = preset.model
-    config = model.config
-    validate_layers(config, "Marian in transformers")
+    config = ForeignConfig.from_config(model.config)
+    validate_foreign_values(config, "Marian in transformers", _SUPPORTED)
     for name, value in _FIXED.items():
-        if getattr(config, name, None) != value:
-            _refuse(name, getattr(config, name, None), value)
+        if getattr(model.config, name, None) != value:
+            _refuse(name, getattr(model.config, name, None), value)
     if config.final_norm:
         _refuse("final_norm", True, False)
     if config.layer_norm_epsilon > TORCH_NORM_EPSILON:
@@ -185,8 +188,8 @@ def _vocabulary_weights(model, order):
     # `take`, since safetensors writes arrays as they lie in memory.
     weights = {name: np.take(_array(table), inverse, 1) for name, table in tables.items()}
     bias = np.zeros((1, layer.input_dim), "float32")
-    if model.decoder.output_bias is not None:
-        bias = _array(model.decoder.output_bias.bias)[None]
+    if (variable := output_bias(model)) is not None:
+        bias = _array(variable)[None]
     return {**weights, "final_logits_bias": bias}
 
 
@@ -198,7 +201,7 @@ def _array(x):
 
 
 def _config(model):
-    config = model.config
+    config = ForeignConfig.from_config(model.config)
     names = {keras_name: name for name, keras_name in ACTIVATIONS.items()}
     size, num_layers = config.vocabulary_size, config.num_layers
     return {
@@ -216,7 +219,7 @@ def _config(model):
         "decoder_ffn_dim": config.decoder_intermediate_dim or config.intermediate_dim,
         "encoder_attention_heads": config.num_heads,
         "decoder_attention_heads": config.num_heads,
-        "activation_function": names[config.activation],
+        "activation_function": names[str(config.activation)],
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "scale_embedding": config.scale_embeddings,

@@ -10,6 +10,11 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_transformer.convert.foreign_transformer import (
+    ForeignConfig,
+    marian_wavelength,
+    output_bias,
+)
 from keras_transformer.convert.marian_names import marian_name
 from keras_transformer.convert.weight_mapping import (
     ACTIVATIONS,
@@ -24,11 +29,8 @@ from keras_transformer.export.exported_folder import (
     exported_folder,
     validate_tokenizers,
 )
-from keras_transformer.layers.transformer_layer import POST_NORM, PRE_NORM
-from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.models.variants import marian_wavelength
 from keras_transformer.presets.format import Preset
 
 logger = logging.getLogger(__name__)
@@ -79,9 +81,10 @@ def export_marian_npz(preset: Preset, path: str | Path) -> None:
 
 
 def _check(preset):
-    config = preset.model.config
+    config = ForeignConfig.from_config(preset.model.config)
     for name, (value, reason) in _FIXED.items():
-        if (actual := getattr(config, name, value)) != value:
+        actual = getattr(preset.model.config, name, getattr(config, name, value))
+        if actual != value:
             _refuse(name, actual, value, reason)
     wavelength = marian_wavelength(config.hidden_dim)
     if not np.isclose(config.max_wavelength, wavelength):
@@ -90,7 +93,7 @@ def _check(preset):
         size = config.hidden_dim // config.num_heads
         if getattr(config, name) not in (None, size):
             _refuse(name, getattr(config, name), size, "its heads share d_model")
-    before, _ = _steps(config).split("s")
+    before, _ = config.steps.split("s")
     if config.normalize_keys and "n" in before and config.decoder_type == "attention":
         reason = "its decoder does not normalize the keys and values of pre-norm self-attention"
         _refuse("normalize_keys", True, False, reason)
@@ -114,13 +117,9 @@ def _refuse(name, value, expected, reason):
     )
 
 
-def _steps(config: TransformerConfig) -> str:
-    return config.sublayer_steps or (PRE_NORM if config.normalize_first else POST_NORM)
-
-
 def _arrays(model: Transformer) -> dict[str, np.ndarray]:
     """Return the arrays by Marian's names, matrices as (inputs, outputs)."""
-    config = model.config
+    config = ForeignConfig.from_config(model.config)
     order = halves_to_interleaved(config.hidden_dim)
     arrays = {}
     for mapping in stack_mappings(model):
@@ -138,8 +137,8 @@ def _arrays(model: Transformer) -> dict[str, np.ndarray]:
         arrays["encoder_Wemb"] = _array(source.embeddings)[:, inverse]
     if not config.tie_weights:
         arrays["decoder_ff_logit_out_Wt"] = _array(layer.reverse_embeddings).T[:, inverse]
-    if model.decoder.output_bias is not None:
-        arrays["decoder_ff_logit_out_b"] = _array(model.decoder.output_bias.bias)[None]
+    if (bias := output_bias(model)) is not None:
+        arrays["decoder_ff_logit_out_b"] = _array(bias)[None]
     return arrays
 
 
@@ -149,8 +148,8 @@ def _array(x):
 
 def _options(model: Transformer) -> dict[str, Any]:
     """Return the options inside the model."""
-    config = model.config
-    before, after = _steps(config).split("s")
+    config = ForeignConfig.from_config(model.config)
+    before, after = config.steps.split("s")
     activations = {keras_name: name for name, keras_name in ACTIVATIONS.items() if name != "silu"}
     is_shared = model.encoder.token_embedding is model.decoder.token_embedding
     is_ssru = config.decoder_type == "ssru"
@@ -179,7 +178,7 @@ def _options(model: Transformer) -> dict[str, Any]:
         "transformer-pool": False,
         "transformer-dim-ffn": config.intermediate_dim,
         "transformer-ffn-depth": config.feed_forward_depth,
-        "transformer-ffn-activation": activations[config.activation],
+        "transformer-ffn-activation": activations[str(config.activation)],
         "transformer-decoder-dim-ffn": config.decoder_intermediate_dim or 0,
         "transformer-decoder-ffn-depth": config.decoder_feed_forward_depth or 0,
         "transformer-decoder-autoreg": "rnn" if is_ssru else "self-attention",
@@ -187,7 +186,7 @@ def _options(model: Transformer) -> dict[str, Any]:
         "transformer-preprocess": before,
         "transformer-postprocess": after,
         "transformer-postprocess-emb": config.embedding_steps,
-        "transformer-postprocess-top": model.decoder.final_steps,
+        "transformer-postprocess-top": config.steps_at_the_end,
         "transformer-train-position-embeddings": False,
         "transformer-guided-alignment-layer": "last",
         "version": "v1.12.0",

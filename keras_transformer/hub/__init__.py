@@ -26,6 +26,9 @@ except ImportError as error:
     ) from error
 
 from keras_transformer.hub.backbone import (
+    ForeignTransformerBackbone,
+    ForeignTransformerSeq2SeqLMPreprocessor,
+    ForeignTransformerTokenizer,
     ParserTransformerBackbone,
     ParserTransformerSeq2SeqLMPreprocessor,
     ParserTransformerTokenizer,
@@ -33,9 +36,17 @@ from keras_transformer.hub.backbone import (
     TransformerSeq2SeqLMPreprocessor,
     TransformerTokenizer,
 )
-from keras_transformer.hub.seq_2_seq_lm import ParserTransformerSeq2SeqLM, TransformerSeq2SeqLM
+from keras_transformer.hub.seq_2_seq_lm import (
+    ForeignTransformerSeq2SeqLM,
+    ParserTransformerSeq2SeqLM,
+    TransformerSeq2SeqLM,
+)
 
 __all__ = [
+    "ForeignTransformerBackbone",
+    "ForeignTransformerSeq2SeqLM",
+    "ForeignTransformerSeq2SeqLMPreprocessor",
+    "ForeignTransformerTokenizer",
     "ParserTransformerBackbone",
     "ParserTransformerSeq2SeqLM",
     "ParserTransformerSeq2SeqLMPreprocessor",

@@ -8,6 +8,7 @@ import keras_hub
 from keras import ops
 
 from keras_transformer.annotations import Tensor
+from keras_transformer.convert.foreign_transformer import ForeignTransformer
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import without_breaks
 from keras_transformer.data.tokenizer import Tokenizer
@@ -89,6 +90,22 @@ class ParserTransformerBackbone(_Backbone, ParserTransformer, keras_hub.models.B
     from_preset = classmethod(_from_preset)  # pyright: ignore[reportAssignmentType] more arguments
 
 
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ForeignTransformerBackbone(_Backbone, ForeignTransformer, keras_hub.models.Backbone):
+    """A `kt.convert.ForeignTransformer` that is also a `keras_hub.models.Backbone`.
+
+    Args:
+        dtype: as for `TransformerBackbone`.
+        quantization: as for `TransformerBackbone`.
+        **hyperparameters: the other arguments of `kt.convert.ForeignTransformer`.
+
+    Raises:
+        UserError: as `kt.convert.ForeignTransformer`.
+    """
+
+    from_preset = classmethod(_from_preset)  # pyright: ignore[reportAssignmentType] more arguments
+
+
 # Tokenizers
 
 _SPECIAL = {"pad_token": PAD_ID, "start_token": START_ID, "end_token": END_ID}
@@ -140,6 +157,16 @@ class ParserTransformerTokenizer(TransformerTokenizer):
     """
 
     backbone_cls = ParserTransformerBackbone
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ForeignTransformerTokenizer(TransformerTokenizer):
+    """The `TransformerTokenizer` class that KerasHub looks for with a `ForeignTransformerBackbone`.
+
+    A preset names the base class, and `from_preset` returns an object of it.
+    """
+
+    backbone_cls = ForeignTransformerBackbone
 
 
 def _validate_config_file(config: dict[str, Any], *names: str) -> None:
@@ -340,3 +367,11 @@ class ParserTransformerSeq2SeqLMPreprocessor(TransformerSeq2SeqLMPreprocessor):
 
     backbone_cls = ParserTransformerBackbone
     tokenizer_cls = ParserTransformerTokenizer
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ForeignTransformerSeq2SeqLMPreprocessor(TransformerSeq2SeqLMPreprocessor):
+    """The `TransformerSeq2SeqLMPreprocessor` of a `ForeignTransformerBackbone`."""
+
+    backbone_cls = ForeignTransformerBackbone
+    tokenizer_cls = ForeignTransformerTokenizer

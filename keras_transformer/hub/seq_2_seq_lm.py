@@ -24,6 +24,8 @@ from keras_transformer.decoding.static_fields import (
 )
 from keras_transformer.errors import UserError
 from keras_transformer.hub.backbone import (
+    ForeignTransformerBackbone,
+    ForeignTransformerSeq2SeqLMPreprocessor,
     ParserTransformerBackbone,
     ParserTransformerSeq2SeqLMPreprocessor,
     TransformerBackbone,
@@ -365,3 +367,25 @@ def _as_search(sampler: Any, default: Search) -> Search:
     return search_class(
         **options, extra_length=default.extra_length, constraints=default.constraints
     )
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ForeignTransformerSeq2SeqLM(TransformerSeq2SeqLM):
+    """A `TransformerSeq2SeqLM` of a `ForeignTransformerBackbone`.
+
+    Args:
+        backbone: a `ForeignTransformerBackbone`.
+        preprocessor: a `TransformerSeq2SeqLMPreprocessor`.
+        **kwargs: the other arguments of `TransformerSeq2SeqLM`.
+    """
+
+    backbone_cls = ForeignTransformerBackbone
+    preprocessor_cls = ForeignTransformerSeq2SeqLMPreprocessor
+
+    def __init__(
+        self,
+        backbone: ForeignTransformerBackbone,
+        preprocessor: TransformerSeq2SeqLMPreprocessor | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(backbone, preprocessor, **kwargs)

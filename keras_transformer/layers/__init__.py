@@ -9,10 +9,8 @@ from keras_transformer.layers.position_encoding import (
     LearnedPositionEncoding,
     SinePositionEncoding,
 )
-from keras_transformer.layers.ssru import SSRU
 
 __all__ = [
-    "SSRU",
     "Dropout",
     "FeedForward",
     "LearnedPositionEncoding",

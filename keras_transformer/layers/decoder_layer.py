@@ -1,4 +1,4 @@
-from typing import Any, Literal
+from typing import Any
 
 import keras
 from keras import ops
@@ -6,7 +6,6 @@ from keras import ops
 from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.layers.multi_head_attention import Cache
-from keras_transformer.layers.ssru import SSRU
 from keras_transformer.layers.transformer_layer import TransformerLayer
 
 
@@ -24,19 +23,11 @@ class TransformerDecoderLayer(TransformerLayer):
             num_heads`, with the `hidden_dim` (d_model) of the inputs.
         value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
         dropout: P_drop, on the output of each sub-layer (section 5.4).
-        attention_dropout: probability of dropping an attention weight.
         activation: the non-linearity of the feed-forward network.
         normalize_first: if true, `x + Dropout(Sublayer(LayerNorm(x)))` (pre-norm) in place of the
             paper's post-norm.
         layer_norm_epsilon: added to the variance in the layer normalizations.
         use_bias: whether the attention projections have biases. The paper's have none.
-        steps: the steps of each sub-layer as letters: "s" is the sub-layer, "d" dropout, "a" the
-            residual connection and "n" a layer normalization. Defaults to `"nsda"` with
-            `normalize_first`, else to `"sdan"`.
-        feed_forward_depth: the number of matrices of the feed-forward network. The paper's has 2.
-        self_attention: `"attention"`, or `"ssru"` for an `SSRU` in its place.
-        normalize_keys: whether the self-attention's keys and values are normalized before it as its
-            queries are. If false, they are not, except at the first position.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -66,17 +57,6 @@ class TransformerDecoderLayer(TransformerLayer):
             does not divide `hidden_dim`; if neither `encoder_sequence` nor `cache` is given.
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        self_attention: Literal["attention", "ssru"] = "attention",
-        normalize_keys: bool = True,
-        **kwargs: Any,
-    ):
-        super().__init__(*args, **kwargs)
-        self.self_attention_type = self_attention
-        self.normalize_keys = normalize_keys
-
     @property
     def dense_layers(self) -> list[keras.layers.Dense]:
         """The `Dense` layers of both attentions and the feed-forward network."""
@@ -84,16 +64,13 @@ class TransformerDecoderLayer(TransformerLayer):
         return [layer for part in parts for layer in part.dense_layers]
 
     def build(self, inputs_shape: Shape, encoder_sequence_shape: Shape | None = None) -> None:
-        if self.self_attention_type == "ssru":
-            self.self_attention = SSRU(dtype=self.dtype_policy, name="self_attention")
-        else:
-            self.self_attention = self._attention("self_attention", inputs_shape[-1])
+        self.self_attention = self._make_attention("self_attention", inputs_shape)
         self.self_attention.build(inputs_shape)
-        self.cross_attention = self._attention("cross_attention", inputs_shape[-1])
+        self.cross_attention = self._make_attention("cross_attention", inputs_shape)
         self.cross_attention.build(inputs_shape, encoder_sequence_shape)
         self.feed_forward.build(inputs_shape)
-        self._make_norms("self_attention")
-        self._make_norms("cross_attention")
+        self._make_norm("self_attention")
+        self._make_norm("cross_attention")
         self._build_norms(inputs_shape, "self_attention", "cross_attention", "feed_forward")
 
     def call(
@@ -109,32 +86,25 @@ class TransformerDecoderLayer(TransformerLayer):
         inputs_mask: Tensor = None,
         encoder_sequence_mask: Tensor = None,
     ) -> Tensor | tuple:
-        _check_source(encoder_sequence, cache)
+        if encoder_sequence is None and cache is None:
+            raise UserError(
+                "Expected `encoder_sequence`, the encoder's output, or a `cache` made from it. "
+                "Received neither."
+            )
         if encoder_padding_mask is None:
             encoder_padding_mask = encoder_sequence_mask
         caches: dict[str, Any] = dict(cache or {"self": None, "cross": None})
         attention_scores = []
+        if self_attention_mask is None:
+            self_attention_mask = self._causal_mask(inputs, cache, cache_index, inputs_mask)
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
         cross_mask = None if encoder_padding_mask is None else encoder_padding_mask[:, None, :]
 
         def self_attention(x):
-            options = {"cache": caches["self"], "cache_index": cache_index}
-            mask = self_attention_mask
-            if self.self_attention_type == "ssru":
-                # Padding comes after all other positions, and so changes none of them.
-                outputs = self.self_attention(x, **options, attention_mask=mask)
-            else:
-                if mask is None:
-                    mask = _causal_mask(inputs, cache, cache_index, inputs_mask)
-                if not self.normalize_keys:
-                    options["value"] = inputs
-                outputs = self.self_attention(x, **options, attention_mask=mask, training=training)
+            options = {"cache": caches["self"], "cache_index": cache_index, "training": training}
+            outputs = self._attend_to_target(x, inputs, self_attention_mask, **options)
             if cache_index is not None:
                 outputs, caches["self"] = outputs
-            if not self.normalize_keys:
-                is_first = ops.sum(ops.cast(mask, "int32"), axis=-1, keepdims=True) == 1
-                own = self.self_attention.output_dense(self.self_attention.value_dense(x))
-                outputs = ops.where(is_first, own, outputs)
             return outputs
 
         def cross_attention(x):
@@ -147,11 +117,37 @@ class TransformerDecoderLayer(TransformerLayer):
             attention_scores.append(weights)
             return outputs
 
-        x = self._residual(inputs, self_attention, "self_attention", training)
-        x = self._residual(x, cross_attention, "cross_attention", training)
-        x = self._residual(x, self.feed_forward, "feed_forward", training)
+        x = self._residual(inputs, self_attention, self.self_attention_norm, training)
+        x = self._residual(x, cross_attention, self.cross_attention_norm, training)
+        x = self._residual(x, self.feed_forward, self.feed_forward_norm, training)
         more = [*([] if cache_index is None else [caches]), *attention_scores]
         return (x, *more) if more else x
+
+    def _attend_to_target(
+        self, x: Tensor, inputs: Tensor, attention_mask: Tensor, **options: Any
+    ) -> Any:
+        """Return the output of the self-attention for its input `x`.
+
+        A derived class may attend in another way, also to the `inputs` of the layer.
+        """
+        return self.self_attention(x, attention_mask=attention_mask, **options)
+
+    def _causal_mask(
+        self,
+        inputs: Tensor,
+        cache: dict[str, Cache] | None,
+        cache_index: int | Tensor | None,
+        inputs_mask: Tensor,
+    ) -> Tensor:
+        """Return a mask `(1 or batch, target, source)`, true where the source position is not later
+        than the target position and, without a cache, is not padding.
+        """
+        queries = ops.arange(ops.shape(inputs)[1], dtype="int32")
+        if cache is not None:
+            keys = ops.arange(ops.shape(cache["self"][0])[3], dtype="int32")
+            return (ops.expand_dims(queries + cache_index, -1) >= keys)[None]
+        mask = (ops.expand_dims(queries, -1) >= queries)[None]
+        return mask if inputs_mask is None else ops.logical_and(mask, inputs_mask[:, None, :])
 
     def make_cache(self, encoder_sequence: Tensor, length: int | Tensor) -> dict[str, Cache]:
         """Return an empty cache for step-by-step decoding of up to `length` positions.
@@ -194,30 +190,3 @@ class TransformerDecoderLayer(TransformerLayer):
             )
             more.append(weights)
         return (outputs, *more) if more else outputs
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "self_attention": self.self_attention_type,
-            "normalize_keys": self.normalize_keys,
-        }
-
-
-def _causal_mask(inputs, cache, cache_index, inputs_mask):
-    """Return a mask `(1 or batch, target, source)`, true where the source position is not later
-    than the target position and, without a cache, is not padding.
-    """
-    queries = ops.arange(ops.shape(inputs)[1], dtype="int32")
-    if cache is not None:
-        keys = ops.arange(ops.shape(cache["self"][0])[3], dtype="int32")
-        return (ops.expand_dims(queries + cache_index, -1) >= keys)[None]
-    mask = (ops.expand_dims(queries, -1) >= queries)[None]
-    return mask if inputs_mask is None else ops.logical_and(mask, inputs_mask[:, None, :])
-
-
-def _check_source(encoder_sequence, cache):
-    if encoder_sequence is None and cache is None:
-        raise UserError(
-            "Expected `encoder_sequence`, the encoder's output, or a `cache` made from it. "
-            "Received neither."
-        )

@@ -19,16 +19,11 @@ class TransformerEncoderLayer(TransformerLayer):
             num_heads`, with the `hidden_dim` (d_model) of the inputs.
         value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
         dropout: P_drop, on the output of each sub-layer (section 5.4).
-        attention_dropout: probability of dropping an attention weight.
         activation: the non-linearity of the feed-forward network.
         normalize_first: if true, `x + Dropout(Sublayer(LayerNorm(x)))` (pre-norm) in place of the
             paper's post-norm.
         layer_norm_epsilon: added to the variance in the layer normalizations.
         use_bias: whether the attention projections have biases. The paper's have none.
-        steps: the steps of each sub-layer as letters: "s" is the sub-layer, "d" dropout, "a" the
-            residual connection and "n" a layer normalization. Defaults to `"nsda"` with
-            `normalize_first`, else to `"sdan"`.
-        feed_forward_depth: the number of matrices of the feed-forward network. The paper's has 2.
         attention_window: r, an odd number: a position attends to the `r // 2` before it, to itself,
             and to the `r // 2` after it (restricted self-attention, section 4). Defaults to all
             positions.
@@ -64,8 +59,8 @@ class TransformerEncoderLayer(TransformerLayer):
 
     def build(self, input_shape: Shape) -> None:
         window = {"attention_window": self.attention_window}
-        self.self_attention = self._attention("self_attention", input_shape[-1], **window)
-        self._make_norms("self_attention")
+        self.self_attention = self._make_attention("self_attention", input_shape, **window)
+        self._make_norm("self_attention")
         self.self_attention.build(input_shape)
         self.feed_forward.build(input_shape)
         self._build_norms(input_shape, "self_attention", "feed_forward")
@@ -91,8 +86,8 @@ class TransformerEncoderLayer(TransformerLayer):
             attention_scores.append(weights)
             return outputs
 
-        x = self._residual(inputs, self_attention, "self_attention", training)
-        x = self._residual(x, self.feed_forward, "feed_forward", training)
+        x = self._residual(inputs, self_attention, self.self_attention_norm, training)
+        x = self._residual(x, self.feed_forward, self.feed_forward_norm, training)
         return (x, *attention_scores) if attention_scores else x
 
     def compute_output_spec(

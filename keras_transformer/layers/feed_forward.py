@@ -20,8 +20,6 @@ class FeedForward(keras.layers.Layer):
     Args:
         intermediate_dim: d_ff, the size of the inner layer.
         activation: the non-linearity. The paper's is `"relu"`.
-        depth: the number of matrices. The paper's is 2. With more, further inner layers of size
-            `intermediate_dim` follow the first; with 1, there is no inner layer.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -31,31 +29,25 @@ class FeedForward(keras.layers.Layer):
         Float tensor `(batch, length, hidden_dim)`.
 
     Raises:
-        UserError: if `intermediate_dim` or `depth` is not a positive integer.
+        UserError: if `intermediate_dim` is not a positive integer.
     """
 
-    def __init__(
-        self,
-        intermediate_dim: int,
-        activation: Activation = "relu",
-        depth: int = 2,
-        **kwargs: Any,
-    ):
+    def __init__(self, intermediate_dim: int, activation: Activation = "relu", **kwargs: Any):
         super().__init__(**kwargs)
         self.supports_masking = True
-        for name, size in {"intermediate_dim": intermediate_dim, "depth": depth}.items():
-            if not isinstance(size, int) or size < 1:
-                raise UserError(f"`{name}` must be a positive integer. Received: {name}={size!r}")
+        if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
+            raise UserError(
+                "`intermediate_dim` must be a positive integer. "
+                f"Received: intermediate_dim={intermediate_dim!r}"
+            )
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
-        self.depth = depth
-        # Attributes are the paths of weights in saved files.
-        inner = [self._intermediate(i) for i in range(1, depth)]
-        self.intermediate_dense = inner[0] if inner else None
-        self.more_dense = inner[1:]
+        self._make_inner_layers()
 
-    def _intermediate(self, number):
-        name = "intermediate" if number == 1 else f"intermediate_{number}"
+    def _make_inner_layers(self) -> None:
+        self.intermediate_dense = self._inner_layer("intermediate")
+
+    def _inner_layer(self, name: str) -> keras.layers.Dense:
         return keras.layers.Dense(
             self.intermediate_dim, self.activation, dtype=self.dtype_policy, name=name
         )
@@ -63,8 +55,7 @@ class FeedForward(keras.layers.Layer):
     @property
     def dense_layers(self) -> list[keras.layers.Dense]:
         """The `Dense` layers with W_1 and W_2."""
-        first = [] if self.intermediate_dense is None else [self.intermediate_dense]
-        return [*first, *self.more_dense, self.output_dense]
+        return [self.intermediate_dense, self.output_dense]
 
     def build(self, input_shape: Shape) -> None:
         self.output_dense = keras.layers.Dense(
@@ -75,10 +66,7 @@ class FeedForward(keras.layers.Layer):
             input_shape = (*input_shape[:-1], dense.units)
 
     def call(self, inputs: Tensor) -> Tensor:
-        x = inputs
-        for dense in self.dense_layers:
-            x = dense(x)
-        return x
+        return self.output_dense(self.intermediate_dense(inputs))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -88,7 +76,6 @@ class FeedForward(keras.layers.Layer):
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
             "activation": serialize_activation(self.activation),
-            "depth": self.depth,
         }
 
 

@@ -13,16 +13,14 @@ class SinePositionEncoding(keras.layers.Layer):
     """A layer that adds sinusoids of position to embeddings (section 3.5).
 
     ```
-    PE(pos, 2i)     = sin((pos + first_position) / max_wavelength^(2i / d_model))
-    PE(pos, 2i + 1) = cos((pos + first_position) / max_wavelength^(2i / d_model))
+    PE(pos, 2i)     = sin(pos / 10000^(2i / d_model))
+    PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model))
     ```
 
     Sine and cosine are interleaved, and there is no largest length. The sum is computed in float32
     for every dtype, because bfloat16 cannot distinguish position 257 from 256.
 
     Args:
-        max_wavelength: the wavelengths grow from 2π to this number times 2π.
-        first_position: the number of the first position. The paper's is 0.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -37,12 +35,12 @@ class SinePositionEncoding(keras.layers.Layer):
         UserError: if `hidden_dim` is odd.
     """
 
-    def __init__(self, max_wavelength: float = 10000, first_position: int = 0, **kwargs: Any):
+    max_wavelength = 10000  # times 2π; a derived class may set another
+
+    def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(ndim=3)
-        self.max_wavelength = max_wavelength
-        self.first_position = first_position
 
     def build(self, input_shape: Shape) -> None:
         hidden_dim = input_shape[-1]
@@ -57,7 +55,7 @@ class SinePositionEncoding(keras.layers.Layer):
         rates = np.float32(self.max_wavelength ** (-np.arange(0, hidden_dim, 2) / hidden_dim))
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
-        positions = ops.cast(positions, "float32") + self.first_position
+        positions = ops.cast(positions, "float32")
         angles = ops.multiply(ops.expand_dims(positions, -1), rates)
         # (..., length, hidden_dim / 2, 2) -> (..., length, hidden_dim): sin, cos, sin, cos, ...
         encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
@@ -68,11 +66,8 @@ class SinePositionEncoding(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "max_wavelength": self.max_wavelength,
-            "first_position": self.first_position,
-        }
+        # Without the method, Keras would not serialize a layer whose `dtype` is a policy.
+        return super().get_config()
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -9,47 +9,12 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.feed_forward import Activation, FeedForward, serialize_activation
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 
-POST_NORM, PRE_NORM = "sdan", "nsda"
-"""The steps of a sub-layer: section 3.1's, and the pre-norm form."""
-
-
-def check_steps(name: str, steps: str, letters: str) -> None:
-    """Raise a `UserError` unless `steps` has only these letters, and "s" once if it is one of them.
-
-    Args:
-        name: name of the option.
-        steps: its value.
-        letters: the letters of `run_steps` that it may have.
-    """
-    is_text = isinstance(steps, str) and set(steps) <= set(letters)
-    if not is_text or ("s" in letters and steps.count("s") != 1):
-        once = ', with "s" once' if "s" in letters else ""
-        raise UserError(
-            f"`{name}` must be a string of the letters {', '.join(letters)}{once}. "
-            f"Received: {name}={steps!r}"
-        )
-
-
-def run_steps(x: Tensor, steps: str, functions: Mapping[str, Callable], residual: Tensor) -> Tensor:
-    """Apply the steps around a part of the model, in their order.
-
-    Args:
-        x: float tensor `(batch, length, hidden_dim)`.
-        steps: a string of letters: "n" is a layer normalization, "d" dropout, and "a" adds
-            `residual`.
-        functions: dict from "n" and "d" to functions of a tensor.
-        residual: float tensor of the shape of `x`.
-
-    Returns:
-        Float tensor `(batch, length, hidden_dim)`.
-    """
-    for step in steps:
-        x = residual + x if step == "a" else functions[step](x)
-    return x
-
 
 class TransformerLayer(keras.layers.Layer):
-    """The base class of encoder and decoder layers: their sizes, and the wrapping of sub-layers."""
+    """The base class of encoder and decoder layers: their sizes, and the wrapping of sub-layers.
+
+    A derived class may override the methods that make sub-layers and norms, and `_residual`.
+    """
 
     def __init__(
         self,
@@ -58,13 +23,10 @@ class TransformerLayer(keras.layers.Layer):
         key_dim: int | None = None,
         value_dim: int | None = None,
         dropout: float = 0.1,
-        attention_dropout: float = 0.0,
         activation: Activation = "relu",
         normalize_first: bool = False,
         layer_norm_epsilon: float = 1e-6,
         use_bias: bool = False,
-        steps: str | None = None,
-        feed_forward_depth: int = 2,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -75,48 +37,21 @@ class TransformerLayer(keras.layers.Layer):
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.dropout = dropout
-        self.attention_dropout = attention_dropout
         self.activation = keras.activations.get(activation)
         self.normalize_first = normalize_first
         self.layer_norm_epsilon = layer_norm_epsilon
         self.use_bias = use_bias
-        if steps is None:
-            steps = PRE_NORM if normalize_first else POST_NORM
-        check_steps("steps", steps, "nsda")
-        self.steps = steps
-        self.feed_forward_depth = feed_forward_depth
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
-        self.feed_forward = FeedForward(
-            intermediate_dim,
-            self.activation,
-            feed_forward_depth,
-            dtype=self.dtype_policy,
-            name="feed_forward",
-        )
-        self._make_norms("feed_forward")
+        self.feed_forward = self._make_feed_forward()
+        self._make_norm("feed_forward")
 
-    def _make_norms(self, sublayer):
-        """Set the attributes `{sublayer}_norm` and `{sublayer}_pre_norm`, None where not needed.
-
-        A layer with only one of them has it as `{sublayer}_norm`.
-        """
-        before, after = ("n" in part for part in self.steps.split("s"))
-        for name, is_needed in (("norm", before or after), ("pre_norm", before and after)):
-            name = f"{sublayer}_{name}"
-            setattr(self, name, self._layer_norm(name) if is_needed else None)
-
-    def _build_norms(self, inputs_shape, *sublayers):
-        for name in ("norm", "pre_norm"):
-            for sublayer in sublayers:
-                if (norm := getattr(self, f"{sublayer}_{name}")) is not None:
-                    norm.build(inputs_shape)
-
-    def _layer_norm(self, name):
-        return keras.layers.LayerNormalization(
-            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+    def _make_feed_forward(self) -> FeedForward:
+        return FeedForward(
+            self.intermediate_dim, self.activation, dtype=self.dtype_policy, name="feed_forward"
         )
 
-    def _attention(self, name, hidden_dim, **options):
+    def _make_attention(self, name: str, inputs_shape: Shape, **options: Any) -> MultiHeadAttention:
+        hidden_dim: int = inputs_shape[-1]  # pyright: ignore[reportAssignmentType]
         if self.key_dim is None and (self.num_heads < 1 or hidden_dim % self.num_heads):
             raise UserError(
                 "Without `key_dim`, `num_heads` must be a positive integer that divides the "
@@ -127,20 +62,36 @@ class TransformerLayer(keras.layers.Layer):
             self.num_heads,
             hidden_dim // self.num_heads if self.key_dim is None else self.key_dim,
             self.value_dim,
-            dropout=self.attention_dropout,
             use_bias=self.use_bias,
             dtype=self.dtype_policy,
             name=name,
             **options,
         )
 
-    def _residual(self, x, sublayer, name, training):
-        """Return LayerNorm(x + Dropout(Sublayer(x))), section 3.1; or with other `steps`."""
-        norm, pre_norm = (getattr(self, f"{name}_{kind}") for kind in ("norm", "pre_norm"))
-        functions = {"n": pre_norm or norm, "d": lambda y: self.dropout_layer(y, training=training)}
-        before, after = self.steps.split("s")
-        y = sublayer(run_steps(x, before, functions, x))
-        return run_steps(y, after, {**functions, "n": norm}, x)
+    def _make_norm(self, sublayer: str) -> None:
+        """Set the attribute `{sublayer}_norm`."""
+        setattr(self, f"{sublayer}_norm", self._layer_norm(f"{sublayer}_norm"))
+
+    def _layer_norm(self, name: str) -> keras.layers.LayerNormalization:
+        return keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+
+    def _build_norms(self, inputs_shape: Shape, *sublayers: str) -> None:
+        for sublayer in sublayers:
+            getattr(self, f"{sublayer}_norm").build(inputs_shape)
+
+    def _residual(
+        self,
+        x: Tensor,
+        sublayer: Callable[[Tensor], Tensor],
+        norm: keras.layers.LayerNormalization,
+        training: bool | None,
+    ) -> Tensor:
+        """Return LayerNorm(x + Dropout(Sublayer(x))), section 3.1, or its pre-norm form."""
+        if self.normalize_first:
+            return x + self.dropout_layer(sublayer(norm(x)), training=training)
+        return norm(x + self.dropout_layer(sublayer(x), training=training))
 
     def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return input_shape
@@ -153,11 +104,8 @@ class TransformerLayer(keras.layers.Layer):
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
             "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
             "activation": serialize_activation(self.activation),
             "normalize_first": self.normalize_first,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "use_bias": self.use_bias,
-            "steps": self.steps,
-            "feed_forward_depth": self.feed_forward_depth,
         }

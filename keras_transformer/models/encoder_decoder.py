@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.annotations import DType, Shape, Tensor
+from keras_transformer.annotations import DType, Tensor
 from keras_transformer.layers import (
     Dropout,
     LearnedPositionEncoding,
@@ -22,13 +22,12 @@ from keras_transformer.layers import (
 )
 from keras_transformer.layers.multi_head_attention import Cache
 from keras_transformer.layers.padding_mask import padding_mask
-from keras_transformer.layers.transformer_layer import TransformerLayer, run_steps
+from keras_transformer.layers.transformer_layer import TransformerLayer
 from keras_transformer.models.config import TransformerConfig
-from keras_transformer.reserved_ids import START_ID
 
 _LAYER_OPTIONS = (
-    *("intermediate_dim", "num_heads", "key_dim", "value_dim", "dropout", "attention_dropout"),
-    *("activation", "normalize_first", "layer_norm_epsilon", "use_bias"),
+    *("intermediate_dim", "num_heads", "key_dim", "value_dim", "dropout", "activation"),
+    *("normalize_first", "layer_norm_epsilon", "use_bias"),
 )
 
 _has_zero_embeddings = contextvars.ContextVar("_has_zero_embeddings", default=False)
@@ -80,64 +79,49 @@ def make_embeddings(
     return source, target
 
 
-class OutputBias(keras.layers.Layer):
-    """A bias that is added to the logits. The paper has none (section 3.4)."""
-
-    def build(self, logits_shape: Shape) -> None:
-        self.bias = self.add_weight(shape=logits_shape[-1:], initializer="zeros", name="bias")
-
-    def call(self, logits: Tensor) -> Tensor:
-        return logits + self.bias
-
-
-class _Stack:
+class Stack:
     """The common part of encoder and decoder: the embedding, and the layers."""
 
     name: str
     layer_class: type[TransformerLayer]
-    zero_start = False  # whether the embedding of the start token is zero
 
-    def __init__(self, config: TransformerConfig, token_embedding, dtype, num_layers, **options):
+    def __init__(self, config: TransformerConfig, token_embedding: Any, dtype: DType):
         self.token_embedding = token_embedding
         self.embedding_scale = config.hidden_dim**0.5 if config.scale_embeddings else 1.0
+        name = f"{self.name}_position_encoding"
         if config.max_length is None:  # The config has it with learned positions only.
-            self.position_encoding = SinePositionEncoding(
-                config.max_wavelength,
-                config.first_position,
-                dtype=dtype,
-                name=f"{self.name}_position_encoding",
-            )
+            self.position_encoding = SinePositionEncoding(dtype=dtype, name=name)
         else:
             self.position_encoding = LearnedPositionEncoding(
-                config.max_length, dtype=dtype, name=f"{self.name}_position_encoding"
+                config.max_length, dtype=dtype, name=name
             )
         self.dropout = Dropout(config.dropout, dtype=dtype, name=f"{self.name}_dropout")
-        options = {name: getattr(config, name) for name in _LAYER_OPTIONS} | options
-        options = {"feed_forward_depth": config.feed_forward_depth, **options}
+        options = self.layer_options(config)
         self.layers = [
-            self.layer_class(
-                steps=config.sublayer_steps,
-                **options,
-                dtype=dtype,
-                name=f"{self.name}_layer_{i}",
-            )
-            for i in range(num_layers)
+            self.layer_class(**options, dtype=dtype, name=f"{self.name}_layer_{i}")
+            for i in range(self.num_layers(config))
         ]
-
-        def norm(name):
-            return keras.layers.LayerNormalization(
-                epsilon=config.layer_norm_epsilon, dtype=dtype, name=f"{self.name}_{name}"
+        self.layer_norm = None
+        if config.normalize_first:  # A post-norm layer ends with a normalization of its own.
+            self.layer_norm = keras.layers.LayerNormalization(
+                epsilon=config.layer_norm_epsilon, dtype=dtype, name=f"{self.name}_norm"
             )
 
-        self.embedding_steps = config.embedding_steps
-        self.embedding_norm = norm("embedding_norm") if "n" in self.embedding_steps else None
-        # A post-norm layer ends with a normalization of its own.
-        is_normal = config.normalize_first if config.final_norm is None else config.final_norm
-        steps = config.final_steps
-        self.final_steps: str = ("n" if is_normal else "") if steps is None else steps
-        self.layer_norm = norm("norm") if "n" in self.final_steps else None
+    def num_layers(self, config: TransformerConfig) -> int:
+        """Return the number of layers."""
+        return config.num_layers
 
-    def embed(self, token_ids, positions=None, added=None, training=None):
+    def layer_options(self, config: TransformerConfig) -> dict[str, Any]:
+        """Return the arguments of each layer."""
+        return {name: getattr(config, name) for name in _LAYER_OPTIONS}
+
+    def embed(
+        self,
+        token_ids: Tensor,
+        positions: Tensor = None,
+        added: Tensor = None,
+        training: bool | None = None,
+    ) -> Tensor:
         """Return embeddings times sqrt(d_model), plus positions, with dropout (sections 3.4, 3.5
         and 5.4).
 
@@ -148,45 +132,38 @@ class _Stack:
         x = self.position_encoding(x, positions=positions)
         if added is not None:
             x = ops.add(x, added)
-        functions = {"n": self.embedding_norm, "d": lambda x: self.dropout(x, training=training)}
-        return run_steps(x, self.embedding_steps, functions, x)
+        return self.dropout(x, training=training)
 
-    def _scale(self, token_ids, dtype):
+    def _scale(self, token_ids: Tensor, dtype: DType) -> Tensor:
         """Return the factor of each embedding: NaN for an id outside the vocabulary.
 
         Backends differ in how they look up such ids; XLA returns the last row.
         """
         is_known = ops.less(token_ids, self.token_embedding.input_dim)
         scale = ops.where(is_known, self.embedding_scale, math.nan)
-        if self.zero_start:
-            scale = ops.where(ops.equal(token_ids, START_ID), 0.0, scale)
         return ops.expand_dims(ops.cast(scale, dtype), -1)
 
+    def finish(self, x: Tensor, embedded: Tensor, training: bool | None = None) -> Tensor:
+        """Return the output of the stack, from the output of its last layer.
+
+        A derived class may also use `embedded`, the result of `embed`.
+        """
+        return x if self.layer_norm is None else self.layer_norm(x)
+
     @property
-    def dense_layers(self):
-        layers = dict.fromkeys(self.layers)  # a layer may be there several times
-        return [dense for layer in layers for dense in layer.dense_layers]
-
-    def finish(self, x, embedded, training=None):
-        """Return the stack's output, from its last layer's output and the result of `embed`."""
-        functions = {"n": self.layer_norm, "d": lambda x: self.dropout(x, training=training)}
-        return run_steps(x, self.final_steps, functions, embedded)
+    def dense_layers(self) -> list[keras.layers.Dense]:
+        """The `Dense` layers of all layers."""
+        return [dense for layer in self.layers for dense in layer.dense_layers]
 
 
-class Encoder(_Stack):
+class Encoder(Stack):
+    """The encoder stack."""
+
     name = "encoder"
     layer_class = TransformerEncoderLayer
 
-    def __init__(
-        self, config: TransformerConfig, token_embedding: keras.layers.Embedding, dtype: DType
-    ):
-        super().__init__(
-            config,
-            token_embedding,
-            dtype,
-            config.num_layers,
-            attention_window=config.attention_window,
-        )
+    def layer_options(self, config: TransformerConfig) -> dict[str, Any]:
+        return {**super().layer_options(config), "attention_window": config.attention_window}
 
     def __call__(self, token_ids: Tensor, training: bool | None = None) -> Tensor:
         mask = padding_mask(token_ids)
@@ -196,7 +173,7 @@ class Encoder(_Stack):
         return self.finish(x, embedded, training)
 
 
-class Decoder(_Stack):
+class Decoder(Stack):
     """The decoder stack and the projection to logits.
 
     A derived class may override `added_to_embeddings` and `loss_factors`, as a model does whose
@@ -206,28 +183,8 @@ class Decoder(_Stack):
     name = "decoder"
     layer_class = TransformerDecoderLayer
 
-    def __init__(
-        self,
-        config: TransformerConfig,
-        token_embedding: keras.layers.ReversibleEmbedding,
-        dtype: DType,
-    ):
-        super().__init__(
-            config,
-            token_embedding,
-            dtype,
-            config.decoder_layers,
-            intermediate_dim=config.decoder_intermediate_dim or config.intermediate_dim,
-            feed_forward_depth=config.decoder_feed_forward_depth or config.feed_forward_depth,
-            self_attention=config.decoder_type,
-            normalize_keys=config.normalize_keys,
-        )
-        if config.tied_decoder_layers is not None:
-            self.layers = [self.layers[number - 1] for number in config.tied_decoder_layers]
-        self.zero_start = config.zero_start
-        self.output_bias = None
-        if config.output_bias:
-            self.output_bias = OutputBias(dtype="float32", name="output_bias")
+    def num_layers(self, config: TransformerConfig) -> int:
+        return config.decoder_layers
 
     def __call__(
         self,
@@ -337,17 +294,11 @@ class Decoder(_Stack):
         return self.logits(sequence), *others
 
     def logits(self, sequence: Tensor) -> Tensor:
-        logits = ops.cast(self.token_embedding(sequence, reverse=True), "float32")
-        return logits if self.output_bias is None else self.output_bias(logits)
+        return ops.cast(self.token_embedding(sequence, reverse=True), "float32")
 
     def logit_factors(self, sequence: Tensor) -> tuple[Tensor, Tensor]:
         """Return two matrices whose product `sequence E^T` is the logits."""
         layer = self.token_embedding
-        table = layer.embeddings if layer.tie_weights else ops.transpose(layer.reverse_embeddings)
-        if self.output_bias is None:
-            return sequence, table
-        # The bias is one more column of E, which is multiplied by ones.
-        ones = ops.ones_like(sequence[..., :1])
-        bias = ops.cast(self.output_bias.bias, table.dtype)
-        table = ops.concatenate([table, ops.expand_dims(bias, -1)], axis=-1)
-        return ops.concatenate([sequence, ones], axis=-1), table
+        if layer.tie_weights:
+            return sequence, layer.embeddings
+        return sequence, ops.transpose(layer.reverse_embeddings)

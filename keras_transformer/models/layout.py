@@ -14,7 +14,6 @@ _SHARED_AXES = {
     r".*_layer_\d+/.*/output/kernel": (0, 2),
     r".*token_embedding/embeddings": (0, 2),  # the vocabulary, and so the logits
     r".*token_embedding/reverse_embeddings": (1, 2),
-    r".*output_bias/bias": (0, 1),
 }
 
 

@@ -22,12 +22,7 @@ from keras_transformer.models.quantization import (
     quiet_quantization,
 )
 from keras_transformer.models.training_step import FusedTrainingStep
-from keras_transformer.models.variants import (
-    TRAINING_ONLY,
-    ModelOptions,
-    get_hyperparameters,
-    get_variant,
-)
+from keras_transformer.models.variants import get_variant, without_training
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -36,7 +31,7 @@ class Transformer(FusedTrainingStep):
 
     One matrix embeds the source, embeds the target and projects the decoder's output to logits
     (section 3.4). Padding is token id 0, or any negative id; the model computes its masks from the
-    ids. Further options exist so that models trained elsewhere can be loaded: see `kt.convert`.
+    ids. Models trained elsewhere may need `kt.convert.ForeignTransformer`.
 
     ```python
     model = Transformer.from_variant("base", vocabulary_size=37000)
@@ -55,7 +50,6 @@ class Transformer(FusedTrainingStep):
         value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
         dropout: P_drop, on the output of each sub-layer and on the sums of embeddings and positions
             (section 5.4).
-        attention_dropout: probability of dropping an attention weight. The paper uses none.
         activation: the non-linearity of the feed-forward networks.
         position_encoding: `"sine"`, or `"learned"` (Table 3, row E).
         max_length: the number of learned positions; required with `"learned"`, and only valid with
@@ -72,33 +66,8 @@ class Transformer(FusedTrainingStep):
             3.4).
         tie_weights: whether the matrix that embeds the target also projects to logits (section
             3.4). If false, there is one more matrix.
-        output_bias: whether a bias is added to the logits. The paper has none.
         scale_embeddings: whether embeddings are multiplied by sqrt(d_model) (section 3.4).
-        max_wavelength: the sinusoids' wavelengths grow from 2π to this number times 2π (section
-            3.5).
-        first_position: the number of the first position in the sinusoids.
-        final_norm: whether each stack ends with its own layer normalization. Defaults to the value
-            of `normalize_first`.
         num_decoder_layers: N of the decoder. Defaults to `num_layers`.
-        decoder_intermediate_dim: d_ff of the decoder. Defaults to `intermediate_dim`.
-        decoder_type: `"attention"`, or `"ssru"` for a recurrent unit in place of the decoder's
-            self-attention, which makes searches faster: see `kt.layers.SSRU`.
-        tied_decoder_layers: list of one number per layer of the decoder. Layers with the same
-            number, the position of the first of them from 1, have the same weights. Defaults to
-            different weights.
-        feed_forward_depth: the number of matrices of each feed-forward network. The paper's has 2.
-        decoder_feed_forward_depth: likewise in the decoder. Defaults to `feed_forward_depth`.
-        embedding_steps: the steps after the sums of embeddings and positions, as letters: "d" is
-            dropout and "n" a layer normalization.
-        sublayer_steps: the steps of each sub-layer as letters, where "s" is the sub-layer and "a"
-            adds its input: `"sdan"` is the paper's. Defaults to it, or with `normalize_first` to
-            `"nsda"`.
-        final_steps: the steps after each stack, where "a" adds the stack's input. Defaults to `"n"`
-            with `final_norm`, else to none.
-        normalize_keys: whether the keys and values of the decoder's self-attention are normalized
-            as its queries are. If false, they are not, except at the first position: so Marian's
-            decoder computes pre-norm models.
-        zero_start: whether the embedding of the start token in the decoder is zero, as in Marian.
         dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`. With
             `"int8_from_float32"` the model is quantized: see `quantize`.
         name: name of the model.
@@ -123,6 +92,7 @@ class Transformer(FusedTrainingStep):
 
     # A derived model may replace these classes.
     config_class = TransformerConfig
+    encoder_class = Encoder
     decoder_class = Decoder
     # The name of the class of `keras_transformer.hub` that the JSON of a preset holds.
     backbone_name = "TransformerBackbone"
@@ -140,7 +110,6 @@ class Transformer(FusedTrainingStep):
         key_dim: int | None = None,
         value_dim: int | None = None,
         dropout: float = 0.1,
-        attention_dropout: float = 0.0,
         activation: str | dict | Callable = "relu",
         position_encoding: Literal["sine", "learned"] = "sine",
         max_length: int | None = None,
@@ -150,22 +119,8 @@ class Transformer(FusedTrainingStep):
         attention_window: int | None = None,
         source_vocabulary_size: int | None = None,
         tie_weights: bool = True,
-        output_bias: bool = False,
         scale_embeddings: bool = True,
-        max_wavelength: float = 10000,
-        first_position: int = 0,
-        final_norm: bool | None = None,
         num_decoder_layers: int | None = None,
-        decoder_intermediate_dim: int | None = None,
-        decoder_type: Literal["attention", "ssru"] = "attention",
-        tied_decoder_layers: Sequence[int] | None = None,
-        feed_forward_depth: int = 2,
-        decoder_feed_forward_depth: int | None = None,
-        embedding_steps: str = "d",
-        sublayer_steps: str | None = None,
-        final_steps: str | None = None,
-        normalize_keys: bool = True,
-        zero_start: bool = False,
         dtype: DType = None,
         name: str | None = None,
         trainable: bool = True,
@@ -180,7 +135,7 @@ class Transformer(FusedTrainingStep):
 
         # Layers
         source_token_embedding, token_embedding = make_embeddings(config, dtype)
-        encoder = Encoder(config, source_token_embedding, dtype)
+        encoder = self.encoder_class(config, source_token_embedding, dtype)
         decoder = self.decoder_class(config, token_embedding, dtype)
 
         # Functional model
@@ -244,7 +199,7 @@ class Transformer(FusedTrainingStep):
         Raises:
             UserError: if there is no such variant.
         """
-        return cls(vocabulary_size, **{**_without_training(get_variant(name)), **overrides})
+        return cls(vocabulary_size, **{**without_training(get_variant(name)), **overrides})
 
     @classmethod
     def from_preset(cls, path: str | Path, dtype: DType = None) -> Self:
@@ -265,24 +220,6 @@ class Transformer(FusedTrainingStep):
 
         return load_model(path, cls, dtype=dtype)
 
-    @classmethod
-    def from_options(cls, options: ModelOptions, vocabulary_size: int, **overrides: Any) -> Self:
-        """Return a model with random weights and the hyperparameters of `ModelOptions`.
-
-        Args:
-            options: `ModelOptions`.
-            vocabulary_size: size of the vocabulary that source and target share.
-            **overrides: arguments of `Transformer` that replace values of the options.
-
-        Returns:
-            A `Transformer`.
-
-        Raises:
-            UserError: if there is no such variant, or it cannot be scaled by this factor.
-        """
-        sizes = _without_training(get_hyperparameters(options))
-        return cls(vocabulary_size, **{**sizes, "dtype": options.precision, **overrides})
-
     @property
     def token_embedding(self) -> keras.layers.ReversibleEmbedding:
         """The layer that embeds the target and projects to logits."""
@@ -292,8 +229,6 @@ class Transformer(FusedTrainingStep):
         self, inputs: Mapping[str, Tensor], training: bool = False
     ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor] | None]:
         """Return the decoder's output and the matrix E, whose product is the logits.
-
-        With an `output_bias`, each has one more column.
 
         Args:
             inputs: the dict of a call: int tensors `(batch, source)` and `(batch, target)`.
@@ -425,14 +360,13 @@ class Transformer(FusedTrainingStep):
         Returns:
             A dict of float tensors `(batch, num_layers, num_heads, query, key)`: `"encoder"`, the
             encoder's self-attention; `"decoder"`, the decoder's; and `"cross"`, the encoder-decoder
-            attention, `(..., target, source)`. An SSRU has one head: the weight of each input in
-            its state, the mean over d_model.
+            attention, `(..., target, source)`.
         """
         with recorded_attention() as weights:
             self.decode(decoder_token_ids, encoder_token_ids, self.encode(encoder_token_ids))
 
         def stacked(layers, name):
-            # Tied layers are called several times.
+            # A derived class may call a layer several times.
             return ops.stack([weights[getattr(layer, name)].pop(0) for layer in layers], axis=1)
 
         return {
@@ -613,7 +547,3 @@ class Transformer(FusedTrainingStep):
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> Self:
         return cls(**config)
-
-
-def _without_training(hyperparameters):
-    return {name: x for name, x in hyperparameters.items() if name not in TRAINING_ONLY}

@@ -96,12 +96,6 @@ class ModelOptions:
     """N (section 3.1), if not the variant's."""
     num_decoder_layers: int | None = None
     """N of the decoder, if not the encoder's. Fewer layers make searches faster."""
-    decoder: Literal["attention", "ssru"] = "attention"
-    """Self-attention in the decoder, or in its place a recurrent unit that makes searches faster:
-    see `kt.layers.SSRU`."""
-    zero_start: bool = False
-    """Whether the decoder begins with a vector of zeros in place of a start token, and sinusoids
-    have Marian's wavelengths. The export `marian_npz` requires it."""
     dropout: float | None = None
     """P_drop (section 5.4), if not the variant's."""
     label_smoothing: float | None = None
@@ -115,54 +109,34 @@ class ModelOptions:
         Raises:
             UserError: if there is no such variant, or a number is out of its range.
         """
-        get_hyperparameters(self)
+        self.hyperparameters()
         check_optional(positive_integer, self, "num_layers", "num_decoder_layers")
         check_optional(probability, self, "dropout", "label_smoothing")
 
+    def hyperparameters(self) -> dict[str, Any]:
+        """Return the hyperparameters of the model and of its training.
 
-def get_hyperparameters(options: ModelOptions) -> dict[str, Any]:
-    """Return the hyperparameters of the model and of its training.
+        Raises:
+            UserError: if there is no such variant, or it cannot be scaled by this factor.
+        """
+        hyperparameters = scaled(get_variant(self.variant), self.scale)
+        for name in ("num_layers", "num_decoder_layers", "dropout", "label_smoothing"):
+            if (value := getattr(self, name)) is not None:
+                hyperparameters[name] = value
+        return hyperparameters
 
-    Args:
-        options: `ModelOptions`.
+    def fine_tuned(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the hyperparameters of a preset with which its training continues.
 
-    Returns:
-        A dict of arguments of `Transformer`, and of the training.
-
-    Raises:
-        UserError: if there is no such variant, or it cannot be scaled by this factor.
-    """
-    hyperparameters = scaled(get_variant(options.variant), options.scale)
-    for name in ("num_layers", "num_decoder_layers", "dropout", "label_smoothing"):
-        if (value := getattr(options, name)) is not None:
-            hyperparameters[name] = value
-    if options.decoder != "attention":
-        hyperparameters["decoder_type"] = options.decoder
-    return with_zero_start(hyperparameters) if options.zero_start else hyperparameters
-
-
-def with_zero_start(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters of a model that Marian can run: see `ModelOptions.zero_start`.
-
-    Args:
-        hyperparameters: dict of arguments of `Transformer`.
-    """
-    changed = {**hyperparameters, "zero_start": True}
-    if hyperparameters["position_encoding"] == "sine":
-        changed["max_wavelength"] = marian_wavelength(hyperparameters["hidden_dim"])
-    return changed
+        Args:
+            hyperparameters: dict of arguments of `Transformer`, those of the preset.
+        """
+        return {**hyperparameters, **({} if self.dropout is None else {"dropout": self.dropout})}
 
 
-def marian_wavelength(hidden_dim: int) -> float:
-    """Return our `max_wavelength` for the sinusoids of Marian, fairseq and tensor2tensor.
-
-    Their last wavelength is 10000 * 2 pi. In the paper, this is the wavelength after the last one.
-
-    Args:
-        hidden_dim: d_model.
-    """
-    half = hidden_dim // 2
-    return 10000 ** (half / (half - 1)) if half > 1 else 10000
+def without_training(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hyperparameters that are arguments of the model."""
+    return {name: x for name, x in hyperparameters.items() if name not in TRAINING_ONLY}
 
 
 def get_variant(name: str) -> dict[str, Any]:

@@ -35,21 +35,6 @@ if TYPE_CHECKING:
 
 PACKAGE = "keras_transformer"
 BACKBONE = "TransformerBackbone"
-# The module and the name of the model that each of our KerasHub backbones is derived from.
-MODEL_CLASSES = {
-    BACKBONE: ("models.transformer", "Transformer"),
-    "ParserTransformerBackbone": ("parsing.parser_transformer", "ParserTransformer"),
-}
-# The KerasHub tasks of these backbones.
-TASK_CLASSES = {
-    BACKBONE: "TransformerSeq2SeqLM",
-    "ParserTransformerBackbone": "ParserTransformerSeq2SeqLM",
-}
-# The KerasHub preprocessors of these backbones.
-PREPROCESSOR_CLASSES = {
-    BACKBONE: "TransformerSeq2SeqLMPreprocessor",
-    "ParserTransformerBackbone": "ParserTransformerSeq2SeqLMPreprocessor",
-}
 # The default lengths to which KerasHub's preprocessing pads.
 SEQUENCE_LENGTH = 256
 # The dtype of a quantized model, stored a second time: see `hub.TransformerBackbone`.
@@ -193,6 +178,16 @@ def search_from_config(config: Any) -> Search:
     return search
 
 
+def class_next_to(backbone: str, kind: str) -> str:
+    """Return the name of the class of a kind that belongs to a backbone.
+
+    Args:
+        backbone: name of the backbone, such as `"TransformerBackbone"`.
+        kind: the end of the other name, such as `"Seq2SeqLM"`; `""` for the model itself.
+    """
+    return backbone.removesuffix("Backbone") + kind
+
+
 def hyperparameters_of(config: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `Transformer` among the entries of a backbone's configuration."""
     return {name: value for name, value in config.items() if name not in _OF_EVERY_MODEL}
@@ -230,7 +225,7 @@ def _preprocessor(model, tokenizers, preprocessor):
         "decoder_sequence_length": length,
         **preprocessor.get_config(),
     }
-    return serialized(PREPROCESSOR_CLASSES[model.backbone_name], config)
+    return serialized(class_next_to(model.backbone_name, "Seq2SeqLMPreprocessor"), config)
 
 
 def _task(backbone, preprocessor, preset):
@@ -245,7 +240,7 @@ def _task(backbone, preprocessor, preset):
         config["search"] = serialize(preset.search)
     if preset.tag_dictionary is not None:
         config["has_tag_dictionary"] = True
-    return serialized(TASK_CLASSES[backbone["class_name"]], config)
+    return serialized(class_next_to(backbone["class_name"], "Seq2SeqLM"), config)
 
 
 def _metadata(model):

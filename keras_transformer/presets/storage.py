@@ -17,6 +17,7 @@ A preset is in KerasHub's format, with its file names and its JSON: see `keras_t
 import importlib
 import math
 import os
+import re
 import shutil
 from collections import Counter
 from pathlib import Path, PurePosixPath
@@ -31,13 +32,11 @@ from keras_transformer.files import atomic_write_folder, read_json
 from keras_transformer.models.quantization import as_policy_map, with_default_policy
 from keras_transformer.presets.format import (
     BACKBONE,
-    MODEL_CLASSES,
     PACKAGE,
-    PREPROCESSOR_CLASSES,
-    TASK_CLASSES,
     Preset,
     PresetConfig,
     check_objects,
+    class_next_to,
     config_of,
     hyperparameters_of,
     serialized,
@@ -67,6 +66,9 @@ from keras_transformer.weights.weights_file import narrow_weights, save_weights
 if TYPE_CHECKING:
     from keras_transformer.models.transformer import Transformer
 
+_BACKBONES = re.compile(r"\w*TransformerBackbone")
+# The backbone of the models that have more hyperparameters than a `Transformer`.
+_FOREIGN = "ForeignTransformerBackbone"
 # The classes of dtype policies that the JSON of a preset may name.
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
 # The name of a tokenizer's class in a preset -> its module, its Python name, and the file that its
@@ -199,9 +201,9 @@ def read_preset(path: str | Path) -> PresetConfig:
     weights_files(path)
     name = config.get("registered_name") if isinstance(config, dict) else None
     name = str(name).removeprefix(f"{PACKAGE}>")
-    name = name if name in MODEL_CLASSES else BACKBONE
+    name = name if _BACKBONES.fullmatch(name) else BACKBONE
     backbone = config_of(path / CONFIG, config, name)
-    task = _optional(path, TASK, TASK_CLASSES[name])
+    task = _optional(path, TASK, class_next_to(name, "Seq2SeqLM"))
     check_objects(path / TASK, task, "metadata", "search")
     return PresetConfig(
         path=path,
@@ -211,7 +213,7 @@ def read_preset(path: str | Path) -> PresetConfig:
         dtype=backbone.get("dtype"),
         metadata=task.get("metadata") or {},
         search=task.get("search"),
-        preprocessor=_read_preprocessor(path, PREPROCESSOR_CLASSES[name]),
+        preprocessor=_read_preprocessor(path, class_next_to(name, "Seq2SeqLMPreprocessor")),
         tag_dictionary=_tag_dictionary(path, task),
     )
 
@@ -265,23 +267,50 @@ def new_model(model_class: type, config: PresetConfig, dtype: DType = None) -> "
         UserError: if the arguments do not describe a model, name an unknown object, or describe a
             model with more weights than the preset has.
     """
-    path, model_class = config.path, _model_class(config, model_class)
-    _validate_activation(path, config.hyperparameters.get("activation"))
+    path = config.path
+    model_class, hyperparameters = _class_and_arguments(config, model_class)
+    _validate_activation(path, hyperparameters.get("activation"))
     if config.dtype is not None:
         dtype = _policy(path, config.dtype, dtype)
     try:
-        arguments = model_class.config_class(**config.hyperparameters)
+        arguments = model_class.config_class(**hyperparameters)
         _validate_shapes(path, model_class, arguments)
         return model_class(**arguments.to_dict(), dtype=dtype)
     except (TypeError, ValueError) as error:
         raise UserError(f"{path / CONFIG} does not describe a valid model: {error}") from error
 
 
-def _model_class(config, model_class):
-    """Return the class of the preset's model, or the requested class if that is another kind."""
-    module, name = MODEL_CLASSES[config.backbone]
-    found = getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)
-    return found if issubclass(found, model_class) else model_class
+def _class_and_arguments(
+    config: PresetConfig, requested: type
+) -> tuple["type[Transformer]", dict[str, Any]]:
+    """Return the class of the preset's model, or `requested` if that is another kind, and its
+    arguments.
+
+    A preset of an earlier form has the arguments of all classes: the defaults of other classes are
+    left out, and other values select the class that has them.
+    """
+    found, hyperparameters = _registered(config, config.backbone), dict(config.hyperparameters)
+    if others := hyperparameters.keys() - {*found.config_class.names()}:
+        foreign = _registered(config, _FOREIGN)
+        defaults = foreign.config_class.defaults()
+        for name in others:
+            if hyperparameters[name] == defaults.get(name):
+                del hyperparameters[name]
+            elif config.backbone == BACKBONE:
+                found = foreign
+    return found if issubclass(found, requested) else requested, hyperparameters
+
+
+def _registered(config: PresetConfig, backbone: str) -> "type[Transformer]":
+    """Return the class of the model that a backbone is derived from."""
+    name = class_next_to(backbone, "")
+    found = keras.saving.get_registered_object(f"{PACKAGE}>{name}")
+    if not hasattr(found, "config_class"):
+        raise UserError(
+            f"{config.path / CONFIG} describes a model of the class {name}, which Keras has not "
+            "registered. Import the module that defines it first."
+        )
+    return found
 
 
 def _policy(path, saved, dtype):

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_transformer.convert.foreign_transformer import ForeignTransformer
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.models.variants import ModelOptions, with_zero_start
+from keras_transformer.models.variants import ModelOptions
 from keras_transformer.option_fields import fixed_settings
 from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.storage import (
@@ -119,7 +120,7 @@ def make_initial_model(
         init: as for `initial_preset`.
         vocabulary_size: the expected size of the vocabulary: the preset's, or with the reserved
             symbols after it.
-        options: `ModelOptions`. Only dropout, zero start and precision are used.
+        options: `ModelOptions`. Only precision and the method `fine_tuned` are used.
         processes: the `Processes` that train together.
         model_class: `Transformer`, or a class derived from it.
         **expected: the expected values of further arguments of `model_class`.
@@ -135,7 +136,8 @@ def make_initial_model(
     found = new_model(model_class, changed, options.precision)
     if is_quantized(found):
         raise UserError(f"A training cannot begin with a quantized model. Received: {path}")
-    if type(found) is not model_class:
+    may_be_foreign = model_class is Transformer and type(found) is ForeignTransformer
+    if type(found) is not model_class and not may_be_foreign:
         raise UserError(
             f"`init` must be a preset of a {model_class.__name__}. "
             f"Received: init={str(path)!r}, of a {type(found).__name__}."
@@ -167,11 +169,8 @@ def _with_new_tokens(model, sizes):
 
 
 def initial_hyperparameters(init: str | Path, options: ModelOptions) -> dict[str, Any]:
-    """Return the model's arguments in a preset, with dropout and zero start of `ModelOptions`."""
-    hyperparameters = dict(initial_preset(init)[0].hyperparameters)
-    if options.dropout is not None:
-        hyperparameters["dropout"] = options.dropout
-    return with_zero_start(hyperparameters) if options.zero_start else hyperparameters
+    """Return the model's arguments in a preset, changed by `ModelOptions`."""
+    return options.fine_tuned(initial_preset(init)[0].hyperparameters)
 
 
 def _defaults(options):

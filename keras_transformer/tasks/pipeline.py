@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras_transformer.compilation_cache import keep_in_user_folder
+from keras_transformer.convert.foreign_transformer import make_transformer
 from keras_transformer.data.batching import plan_batches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
@@ -16,7 +17,7 @@ from keras_transformer.data.tokenizer import make_tokenizer as write_tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.models.variants import get_hyperparameters
+from keras_transformer.models.variants import without_training
 from keras_transformer.option_fields import check_options, fixed_settings
 from keras_transformer.presets.location import PRESET
 from keras_transformer.presets.registry import card_of, license_in
@@ -260,7 +261,16 @@ def make_model(
             if options.run.lora:
                 model.enable_lora(options.run.lora)
         else:
-            model = model_class.from_options(options.model, vocabulary_size, **overrides)
+            make = make_transformer if model_class is Transformer else model_class
+            sizes = without_training(hyperparameters)
+            model = make(
+                **{
+                    "vocabulary_size": vocabulary_size,
+                    "dtype": options.model.precision,
+                    **sizes,
+                    **overrides,
+                }
+            )
         optimizer = make_optimizer(
             options.optimizer,
             hyperparameters["hidden_dim"],
@@ -273,7 +283,7 @@ def make_model(
 
 def _hyperparameters(options):
     """Return the hyperparameters of the model and its training."""
-    chosen = get_hyperparameters(options.model)
+    chosen = options.model.hyperparameters()
     if options.run.init is None:
         return chosen
     of_preset = initial_hyperparameters(options.run.init, options.model)

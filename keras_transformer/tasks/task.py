@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from keras_transformer.annotations import DType, Tensor
 from keras_transformer.compilation_cache import keep_in_user_folder
+from keras_transformer.convert import foreign_transformer  # noqa: F401  It registers its class.
 from keras_transformer.data.preprocessor import TranslationPreprocessor, as_preprocessor
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch

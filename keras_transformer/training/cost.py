@@ -1,5 +1,6 @@
 """The cost of a training in floating-point operations (Table 2 and section 6.1)."""
 
+import collections
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,7 +72,7 @@ def least_parameters(hyperparameters: Mapping[str, Any]) -> int:
     Returns:
         An integer; 0 if a size is not a positive integer, which the model itself rejects.
     """
-    of = {"vocabulary_size": None, **hyperparameters}
+    of = collections.defaultdict(lambda: None, {"feed_forward_depth": 2, **hyperparameters})
     required = ("vocabulary_size", "num_layers", "hidden_dim", "intermediate_dim", "num_heads")
     required += ("feed_forward_depth",)
     optional = ("source_vocabulary_size", "num_decoder_layers", "decoder_intermediate_dim")

@@ -7,12 +7,12 @@ import yaml
 from keras import ops
 
 import keras_transformer as kt
+from keras_transformer.convert.foreign_transformer import marian_wavelength
 from keras_transformer.data.sentencepiece_model import in_our_order
 from keras_transformer.decoding.constraints import WordPenalty
-from keras_transformer.models.variants import marian_wavelength
 from keras_transformer.reserved_ids import START_ID
 from tests.convert.marian_reference import HEADS, SIZE, WIDTH, Reference, sentencepiece_model
-from tests.helpers import assert_close, randomize, some_slow
+from tests.helpers import assert_close, class_for, randomize, some_slow
 
 SIZES = {"num_layers": 2, "hidden_dim": SIZE, "intermediate_dim": WIDTH, "num_heads": HEADS}
 SOURCE, TARGET = [5, 9, 6, 4, 2], [7, 4, 8, 2]
@@ -27,7 +27,7 @@ def translator(**options):
     tokenizer = kt.data.Tokenizer(in_our_order(sentencepiece_model()))
     source = options.get("source_vocabulary_size") and kt.data.Tokenizer(tokenizer.proto)
     options = {"zero_start": True, "max_wavelength": marian_wavelength(SIZE), **SIZES, **options}
-    model = randomize(kt.Transformer(tokenizer.vocabulary_size, **options))
+    model = randomize(class_for(options)(tokenizer.vocabulary_size, **options))
     # A model that is not trained goes on to the limit.
     search = {"beam_size": 2, "alpha": 0.5, "length_penalty": "power", "extra_length": 5}
     return kt.Translator(model, tokenizer, source_tokenizer=source or None, **search)

@@ -214,6 +214,18 @@ def test_a_source_of_one_token_without_an_end_is_translated(tmp_path, translator
     assert lm.generate(["", word]) == translator(["", word]) and translator([word]) != [""]
 
 
+def test_a_model_with_foreign_options_is_loaded_and_saved(tmp_path):
+    model = new_model(output_bias=True, decoder_type="ssru", final_norm=True)
+    translator = kt.Translator(model, tokenizer(), search=SEARCH)
+    translator.save_to_preset(tmp_path / "preset")
+    lm = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path / "preset"))
+    assert type(lm) is hub.ForeignTransformerSeq2SeqLM
+    assert type(lm.backbone) is hub.ForeignTransformerBackbone
+    assert lm.generate(TEXTS) == translator(TEXTS)
+    lm.save_to_preset(str(tmp_path / "again"))
+    assert kt.Translator.from_preset(tmp_path / "again")(TEXTS) == translator(TEXTS)
+
+
 @pytest.mark.once
 def test_a_parser_s_preset_gives_symbols():
     lm = keras_hub.models.Seq2SeqLM.from_preset(str(ROOT / "saved_models" / "craft_parser"))

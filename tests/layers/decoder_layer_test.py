@@ -128,7 +128,6 @@ def test_config_round_trip():
         key_dim=3,
         value_dim=5,
         dropout=0.25,
-        attention_dropout=0.125,
         activation="gelu",
         normalize_first=True,
         layer_norm_epsilon=1e-3,

@@ -81,11 +81,6 @@ def test_dropout_is_on_the_output_of_each_sublayer(live):
     assert_close(dropped[kept], 2 * sublayer[kept], atol=1e-5)
 
 
-def test_attention_dropout_reaches_the_attention():
-    layer = encoder_layer(attention_dropout=0.25)
-    assert layer.self_attention.dropout == 0.25
-
-
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -106,7 +101,6 @@ def test_config_round_trip():
         key_dim=3,
         value_dim=5,
         dropout=0.25,
-        attention_dropout=0.125,
         activation="gelu",
         normalize_first=True,
         layer_norm_epsilon=1e-3,

@@ -10,7 +10,7 @@ from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.models.transformer import Transformer
 from tests.helpers import assert_close, to_numpy
-from tests.models.transformer_test import COUNTED, FOREIGN, INPUTS, SOURCE, TARGET, new_model
+from tests.models.transformer_test import COUNTED, INPUTS, OTHER_MATRICES, SOURCE, TARGET, new_model
 
 # The tokens that follow those of `TARGET`: 3 and 5.
 TARGETS = np.array([[6, 6, 2, 0, 0], [3, 11, 4, 5, 2]])
@@ -39,7 +39,7 @@ def test_targets_at_padding_change_no_loss_or_metric_of_keras(method):
     assert different != pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.parametrize("options", [{}, FOREIGN, COUNTED], ids=str)
+@pytest.mark.parametrize("options", [{}, OTHER_MATRICES, COUNTED], ids=str)
 def test_losses_and_metrics_of_keras_leave_padding_out(options):
     models = [compiled(options, **functions) for functions in (KERAS, OURS)]
     for method in ("test_on_batch", "train_on_batch"):

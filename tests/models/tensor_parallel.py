@@ -23,7 +23,6 @@ def train():
     model = Transformer(
         *(32, 1, 8, 16, 2),
         dropout=0.3,
-        attention_dropout=0.2,
         use_bias=True,
         position_encoding="learned",
         max_length=6,

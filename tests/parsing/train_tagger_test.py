@@ -31,7 +31,7 @@ def train(treebanks, folder, **options):
     "options",
     [
         {"tag_loss_weight": 0.5, "precision": "mixed_bfloat16", "accumulate": 2},
-        {"tag_loss_weight": 0.5, "decoder": "ssru", "precision": "mixed_bfloat16"},
+        {"tag_loss_weight": 0.5, "num_decoder_layers": 1, "precision": "mixed_bfloat16"},
     ],
     ids=str,
 )

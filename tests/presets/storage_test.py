@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.convert.foreign_transformer import ForeignConfig, ForeignTransformer
 from keras_transformer.data.preprocessor import as_preprocessor
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
@@ -73,6 +74,38 @@ def test_a_saved_preset_loads_with_equal_logits_and_metadata(tmp_path, model):
     assert preset.tokenizer.proto == tokenizer().proto
     assert preset.model.hyperparameters == model.hyperparameters
     assert_close(preset.model(INPUTS), model(INPUTS), atol=1e-6)
+
+
+@pytest.mark.once
+def test_a_model_with_foreign_options_keeps_its_class(tmp_path):
+    model = new_model(zero_start=True, decoder_type="ssru", output_bias=True)
+    path = save(tmp_path / "preset", model)
+    assert "ForeignTransformerSeq2SeqLM" in (path / "task.json").read_text()
+    for loaded in (load_preset(path, "Test").model, Transformer.from_preset(path)):
+        assert type(loaded) is ForeignTransformer
+        assert loaded.hyperparameters == model.hyperparameters
+        assert_close(loaded(INPUTS), model(INPUTS), atol=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("options", [{}, {"decoder_type": "ssru", "final_norm": True}])
+def test_an_earlier_form_with_all_options_in_one_class_is_read(tmp_path, options):
+    model = new_model(**options)
+    path = save(tmp_path / "preset", model)
+    for name in ("config.json", "task.json", "preprocessor.json"):
+        text = (path / name).read_text().replace("ForeignTransformer", "Transformer")
+        (path / name).write_text(text)
+
+    def add_all(values):
+        values["config"] |= {**ForeignConfig.defaults(), **values["config"], "leaf_ids": None}
+
+    change_json(path / "config.json", add_all)
+    loaded = load_preset(path, "Test").model
+    assert type(loaded) is type(model) and loaded.hyperparameters == model.hyperparameters
+    assert_close(loaded(INPUTS), model(INPUTS), atol=1e-6)
+    change_json(path / "config.json", lambda values: values["config"].update(new_option=3))
+    with pytest.raises(UserError, match="does not describe a valid model.*new_option"):
+        load_preset(path, "Test")
 
 
 @pytest.mark.once
@@ -499,7 +532,7 @@ def test_weights_that_are_not_finite_are_neither_loaded_nor_saved(preset, value,
         {"vocabulary_size": 2**37},  # as many floats as take 512 GB
         {"hidden_dim": 2**19},
         {"num_layers": 10**9},
-        {"decoder_intermediate_dim": 2**37},
+        {"num_decoder_layers": 2**37},
         {"position_encoding": "learned", "max_length": 2**37},
     ],
 )

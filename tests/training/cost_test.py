@@ -3,6 +3,7 @@ import pytest
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import TRAINING_ONLY, get_variant, scaled
 from keras_transformer.training.cost import least_parameters, training_flops
+from tests.helpers import class_for
 
 pytestmark = pytest.mark.once
 
@@ -66,7 +67,7 @@ def test_pairs_add_up():
     ],
 )
 def test_least_parameters_are_those_of_all_matrices(options):
-    model = Transformer(50, 2, 8, 16, 2, **options)
+    model = class_for(options)(50, 2, 8, 16, 2, **options)
     matrices = [x for x in model.weights if len(x.shape) == 2]
     assert least_parameters(model.hyperparameters) == sum(x.shape[0] * x.shape[1] for x in matrices)
 

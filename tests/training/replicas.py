@@ -70,7 +70,7 @@ def train(name, devices, rows_multiple):
         random.seed(0)  # Keras takes the seeds of dropout from it.
         with devices.scope(), dtype_policy(policy):
             model = (
-                new_model(dropout=0.3, attention_dropout=0.2)
+                new_model(dropout=0.3)
                 if name == "sgd"
                 else quick_model(dropout=0.3)
             )

@@ -1,10 +1,8 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
-import keras_transformer as kt
-from keras_transformer.layers import SSRU, TransformerDecoderLayer
+from keras_transformer.convert import SSRU
 from keras_transformer.layers.multi_head_attention import recorded_attention
 from tests.helpers import assert_close, normal, randomize, to_numpy
 
@@ -83,50 +81,3 @@ def test_recorded_weights_give_the_state_of_each_channel_on_average():
     (weights,) = recorded[layer]
     expected = [[0.5, 0, 0], [0.25, 0.5, 0], [0.125, 0.25, 0.5]]
     assert_close(weights, np.broadcast_to(expected, (2, 1, 3, 3)), atol=1e-6)
-
-
-def test_a_decoder_layer_with_it_is_made_again_from_its_config():
-    layer = TransformerDecoderLayer(16, 2, self_attention="ssru", steps="nsdan")
-    copy = TransformerDecoderLayer.from_config(layer.get_config())
-    assert copy.get_config() == layer.get_config()
-    copy.build((None, None, 6), (None, None, 6))
-    assert isinstance(copy.self_attention, SSRU) and copy.self_attention_pre_norm is not None
-
-
-def test_a_model_with_it_learns_is_quantized_and_saved(tmp_path):
-    sizes = {"num_layers": 1, "hidden_dim": 16, "intermediate_dim": 32, "num_heads": 2}
-    model = kt.Transformer(20, **sizes, dropout=0.0, decoder_type="ssru", zero_start=True)
-    source = np.random.default_rng(1).integers(4, 20, (64, 5))
-    target = np.concatenate([np.ones((64, 1), int), source[:, :-1]], axis=1)
-    inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
-    model.compile(keras.optimizers.Adam(0.01), kt.LabelSmoothedCrossentropy(), jit_compile=False)
-    losses = model.fit(inputs, source, epochs=8, verbose=0).history["loss"]
-    assert losses[-1] < 0.8 * losses[0]
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    assert_close(again(inputs), model(inputs))
-    again.quantize("int8")
-    logits, exact = to_numpy(again(inputs)), to_numpy(model(inputs))
-    assert np.corrcoef(logits.ravel(), exact.ravel())[0, 1] > 0.99
-    model.enable_lora(2, ["input", "query"])
-    assert any("lora" in weight.path for weight in model.trainable_weights)
-    assert ops.shape(kt.BeamSearch(2)(model, source[:3])[0])[:2] == (3, 1)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"decoder_type": "rnn"},
-        {"tied_decoder_layers": [1]},
-        {"tied_decoder_layers": [2, 1]},
-        {"sublayer_steps": "dan"},
-        {"sublayer_steps": "sdan", "normalize_first": True},
-        {"final_steps": "n", "final_norm": True},
-        {"embedding_steps": "x"},
-        {"feed_forward_depth": 0},
-        {"decoder_type": "ssru", "normalize_keys": False},
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(options):
-    with pytest.raises(kt.UserError, match=next(iter(options))):
-        kt.Transformer(20, 2, 8, 16, 2, **options)
