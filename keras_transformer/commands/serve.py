@@ -13,7 +13,7 @@ from keras_transformer.command_line import CommonOptions, given
 from keras_transformer.commands.translate import PrecisionOptions
 from keras_transformer.errors import UserError
 from keras_transformer.progress import progress_shown
-from keras_transformer.server.options import ServerOptions
+from keras_transformer.server import ServerOptions
 from keras_transformer.translation.translator import Translator
 
 _MORE_CONNECTIONS = 100

@@ -20,17 +20,10 @@ from keras_transformer.decoding.batched_search import before_batch
 from keras_transformer.documents.file_translation import FORMATS
 from keras_transformer.documents.html_document import html_part
 from keras_transformer.errors import UserError
-from keras_transformer.server import parameters
-from keras_transformer.server.detection import Detected, language_names
-from keras_transformer.server.directions import Directions
-from keras_transformer.server.options import ServerOptions
+from keras_transformer.server import ServerOptions, client_data
+from keras_transformer.server.client_data import TranslatedFiles
+from keras_transformer.server.directions import Detected, Directions, language_names
 from keras_transformer.server.scheduler import EXTRA, Admission, Answer, Busy, Scheduler
-from keras_transformer.server.translated_files import (
-    TranslatedFiles,
-    discard,
-    safe_name,
-    translate_upload,
-)
 from keras_transformer.translation.translator import Translator, best_result
 
 _Direction = tuple[Translator | None, Detected, str]
@@ -106,7 +99,7 @@ def _admitted(
         options = self.options
         limit = options.max_file_bytes if is_file else options.max_request_bytes
         with self.admission.request() as hold, _ending():
-            values = await parameters.read_parameters(request, limit, options.body_seconds, hold)
+            values = await client_data.read_parameters(request, limit, options.body_seconds, hold)
             answer = asyncio.create_task(route(self, request, values, hold))  # pyright: ignore
             # After the body, nothing but the end of the connection is received.
             gone = asyncio.create_task(request.receive())  # pyright: ignore
@@ -179,22 +172,22 @@ class _Server:
 
     @_admitted
     async def detect(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
-        texts = parameters.texts(values, self.options)
+        texts = client_data.texts(values, self.options)
         text = texts if isinstance(texts, str) else "\n".join(texts)
         found = await asyncio.to_thread(self._directions.detected, text)
         return JSONResponse([each._asdict() for each in found])
 
     @_admitted
     async def translate(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
-        texts = parameters.texts(values, self.options)
+        texts = client_data.texts(values, self.options)
         is_one = isinstance(texts, str)
         texts = [texts] if is_one else texts
-        is_html = parameters.is_html(values)
-        number = parameters.alternatives(values)
+        is_html = client_data.flag(values, "format", ("text",), ("html",))
+        number = client_data.alternatives(values)
         optional = {
             "alternatives": number > 0,
-            "warnings": parameters.is_true(values, "warnings"),
-            "sentences": parameters.is_true(values, "sentences"),
+            "warnings": client_data.flag(values, "warnings"),
+            "sentences": client_data.flag(values, "sentences"),
         }
         translator, source, _ = await self._direction(values, lambda: _words(texts, is_html))
         if translator is None:
@@ -218,18 +211,18 @@ class _Server:
         )
 
     async def _direction(self, values: dict[str, Any], text: Callable[[], str]) -> _Direction:
-        """Call `_direction_of`, in a thread if it may have to load the detector."""
+        """Call `_find_direction`, in a thread if it may have to load the detector."""
         if values.get("source") == _AUTO:
-            return await asyncio.to_thread(self._direction_of, values, text)
-        return self._direction_of(values, text)
+            return await asyncio.to_thread(self._find_direction, values, text)
+        return self._find_direction(values, text)
 
-    def _direction_of(self, values: dict[str, Any], text: Callable[[], str]) -> _Direction:
+    def _find_direction(self, values: dict[str, Any], text: Callable[[], str]) -> _Direction:
         """Return the translator of a request, its source and its target.
 
         There is no translator for a text that is in the target language.
         """
-        target = self._directions.code("target", parameters.word(values, "target"))
-        source = parameters.word(values, "source")
+        target = self._directions.code("target", client_data.word(values, "target"))
+        source = client_data.word(values, "source")
         if source == _AUTO:
             found = self._directions.source_of(text(), target)
         else:
@@ -262,19 +255,19 @@ class _Server:
 
     @_admitted
     async def translate_file(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
-        upload = parameters.upload(values)
+        upload = client_data.upload(values)
         folder = self._files.new_folder()
 
         def direction(text: str) -> _Direction:
-            return self._direction_of(values, lambda: text)
+            return self._find_direction(values, lambda: text)
 
         try:
-            path = folder / safe_name(upload.filename or "")
+            path = folder / client_data.safe_name(upload.filename or "")
             path.write_bytes(await upload.read())
             limit = self.options.max_characters
-            path = await self._scheduler.call(translate_upload, path, limit, direction)
+            path = await self._scheduler.call(client_data.translate_upload, path, limit, direction)
         except BaseException:
-            discard(folder)
+            client_data.discard(folder)
             raise
         url = request.url_for("download", name=self._files.keep(path))
         return JSONResponse({"translatedFileUrl": str(url)})
@@ -287,7 +280,7 @@ class _Server:
 
     @_admitted
     async def explain(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
-        text = parameters.texts(values, self.options)
+        text = client_data.texts(values, self.options)
         if not isinstance(text, str) or len(text.splitlines()) > 1 or len(text) > _MOST_EXPLAINED:
             raise UserError(f"`q` must be one line of at most {_MOST_EXPLAINED} characters")
         translator, _, _ = await self._direction(values, lambda: text)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from keras_transformer.decoding.batched_search import before_batch
 from keras_transformer.errors import UserError
-from keras_transformer.server.parameters import check_count
+from keras_transformer.server.client_data import check_count
 from keras_transformer.translation.prepared_text import PreparedText
 from keras_transformer.translation.translator import Translator
 

@@ -10,9 +10,8 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 from libretranslatepy import LibreTranslateAPI
 
-from keras_transformer.server import scheduler
+from keras_transformer.server import ServerOptions, scheduler
 from keras_transformer.server.directions import Directions
-from keras_transformer.server.options import ServerOptions
 from keras_transformer.server.scheduler import Scheduler
 from keras_transformer.translation import prepared_text
 from tests.helpers import error_of

@@ -5,8 +5,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 from keras_transformer.data.language_selection import matching_language, select
 from keras_transformer.server import directions as directions_module
-from keras_transformer.server.detection import LanguageDetector, language_names
-from keras_transformer.server.directions import Directions
+from keras_transformer.server.directions import Directions, LanguageDetector, language_names
 from tests.helpers import error_of
 from tests.server.running import copying_translator, post, running, translation
 

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 from keras_transformer.errors import UserError
+from keras_transformer.server import ServerOptions
 from keras_transformer.server import application as application_module
-from keras_transformer.server.options import ServerOptions
 from keras_transformer.server.scheduler import Admission, Busy, Scheduler
 from tests.helpers import error_of, wait_for
 from tests.server.running import copying_translator, get, post, running, translation

@@ -10,8 +10,8 @@ import zipfile
 import pytest
 
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
-from keras_transformer.server.options import ServerOptions
-from keras_transformer.server.translated_files import TranslatedFiles, safe_name
+from keras_transformer.server import ServerOptions
+from keras_transformer.server.client_data import TranslatedFiles, safe_name
 from tests.helpers import error_of, wait_for
 from tests.server.running import copying_translator, get, post, running
 
