@@ -74,7 +74,7 @@ def test_assign_shapes_takes_the_smallest_that_holds_the_pair():
 
 
 @pytest.mark.parametrize("num_shapes", [2, 3, 12])
-def test_lengths_that_do_not_go_together(num_shapes):
+def test_a_long_source_with_a_short_target_fits_a_shape(num_shapes):
     # No pair needs the shape that would hold all.
     source, target = np.array([10, 2, 10]), np.array([2, 10, 3])
     shapes = plan_shapes(source, target, num_shapes)

@@ -184,7 +184,7 @@ def test_a_shard_reads_its_own_rows_alone(store, monkeypatch):
         read.clear()
 
 
-def test_rows_that_cannot_be_shared_evenly(store):
+def test_rows_that_cannot_be_shared_evenly_are_refused(store):
     with pytest.raises(ValueError, match="`rows_multiple` must be .* of 3.*rows_multiple=4"):
         TokenBatches(store, 256, rows_multiple=4, shard=(0, 3))
 
@@ -316,7 +316,7 @@ def test_sizes_are_positive_integers(store, name, value):
 
 
 @pytest.mark.parametrize("rows_multiple, least", [(1, 21), (4, 84)])
-def test_budget_too_small_for_the_longest_sentence(tmp_path, rows_multiple, least):
+def test_a_budget_below_the_longest_sentence_is_refused(tmp_path, rows_multiple, least):
     # 20 tokens, and the end token.
     store = store_of(tmp_path / "tokens", [(3, 20), (2, 2)])
     TokenBatches(store, least, rows_multiple=rows_multiple)

@@ -21,13 +21,13 @@ def left_out(pairs, source="en", target="de", **options):
     return list(kept), counts
 
 
-def test_what_is_never_learned_from():
+def test_blank_and_long_pairs_are_removed():
     pairs = [("a dog", "ein Hund"), ("", "Nichts"), ("nothing", " \t"), ("long", LONG), (LONG, "x")]
     assert left_out(pairs) == (pairs[:1], {"blank": 2, "too long": 2})
     assert left_out(pairs, max_characters=None) == ([pairs[0], *pairs[3:]], {"blank": 2})
 
 
-def test_a_text_of_which_all_is_kept_is_the_text_itself():
+def test_a_text_without_removed_pairs_is_returned_unchanged():
     whole = text([("a dog", "ein Hund"), ("a dog", "ein Hund"), ("OK", "OK")])
     assert filter_pairs(whole, FilterOptions()) == (whole, {})
 
@@ -43,13 +43,13 @@ def test_pairs_over_the_length_ratio_are_left_out():
     assert left_out(pairs, max_ratio=3.0) == ([*pairs[:2], pairs[4]], {"ratio": 2})
 
 
-def test_duplicates_and_what_nobody_has_translated():
+def test_duplicates_and_identical_sides_are_removed():
     pairs = [("OK", "OK "), ("a dog", "ein Hund"), ("a dog", "der Hund"), ("a dog", "ein Hund")]
     assert left_out(pairs, drop_identical=True) == (pairs[1:], {"identical": 1})
     assert left_out(pairs, drop_duplicates=True) == (pairs[:3], {"duplicate": 1})
 
 
-def test_what_is_in_several_texts_of_a_mixture_is_there_once():
+def test_a_pair_in_several_texts_of_a_mixture_is_kept_once():
     def text(languages, *pairs):
         return kt.data.ParallelText("some", "train", *languages, lambda: iter(pairs))
 
@@ -108,6 +108,6 @@ def test_each_pair_has_one_reason(caplog):
         ),
     ],
 )
-def test_what_filters_cannot_do(options, language, expected):
+def test_filters_refuse_unknown_scripts_and_empty_results(options, language, expected):
     with pytest.raises(kt.UserError, match=expected):
         filter_pairs(text([("OK", "OK"), ("", "x")], "en", language), FilterOptions(**options))

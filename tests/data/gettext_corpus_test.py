@@ -64,7 +64,7 @@ def test_compiled_messages_are_those_that_gettext_reads(tmp_path, order, charset
     ]
 
 
-def test_the_forms_that_go_with_the_english_ones(tmp_path):
+def test_plural_forms_match_the_english_singular_and_plural(tmp_path):
     write(tmp_path, ru=mo({"a file\0%d files": "%d файл\0%d файла\0%d файлов"}, RUSSIAN))
     write(tmp_path, ja=mo({"a file\0%d files": "%d 個のファイル"}, "nplurals=1; plural=0;"))
     forms = {x: [m[1:] for m in read_catalog(tmp_path / f"{x}.mo")] for x in ("ru", "ja")}
@@ -137,7 +137,7 @@ def test_catalogs_as_text(tmp_path):
         ("line (f) of a_b_c", "строка", None),
     ],
 )
-def test_marks_of_accelerators(english, translation, expected):
+def test_marks_of_accelerators_are_removed_and_names_are_not(english, translation, expected):
     assert without_accelerators(english, translation) == (expected or (english, translation))
 
 
@@ -153,11 +153,11 @@ def test_marks_of_accelerators(english, translation, expected):
         ("a word", " \n", None),
     ],
 )
-def test_messages_as_sentences(english, translation, expected):
+def test_a_message_becomes_one_line_of_text(english, translation, expected):
     assert clean_message(english, translation) == expected
 
 
-def test_pairs_of_a_folder(tmp_path):
+def test_catalogs_of_a_folder_become_pairs(tmp_path):
     write(
         tmp_path,
         de__LC_MESSAGES__x=mo({"dog": "Hund", "menu\4Tree": "Baum", "cat": "Katze"}),

@@ -45,7 +45,7 @@ def test_a_sentence_is_not_in_the_other_language(one, other):
     assert is_other(SENTENCES[one], other, one) == is_known
 
 
-def test_it_says_nothing_of_few_sentences_and_unknown_languages():
+def test_few_sentences_and_unknown_languages_give_no_warning():
     assert not is_other(SENTENCES["de"], "en", "de", count=9)
     assert not is_other(SENTENCES["de"], "en", "da", count=99)
     assert not is_other(SENTENCES["de"], "en", "xx", count=99)

@@ -18,7 +18,7 @@ def text(name, count, source="en", target="de"):
     return kt.data.ParallelText(name, "train", source, target, lambda: iter(pairs))
 
 
-def test_as_they_are():
+def test_a_mixture_without_ratios_has_each_pair_once():
     mixture = Mixture([text("a", 3), text("b", 2)])
     assert list(mixture) == list(mixture) == [*text("a", 3), *text("b", 2)]
     assert (len(mixture), mixture.name, mixture.counts) == (5, "a+b", [3, 2])
@@ -128,7 +128,7 @@ def test_corpora_by_their_names(tmp_path):
     assert list(plain) == [("a0", "b0"), ("a1", "b1")] and plain.tags == ()
 
 
-def test_what_is_held_out_of_the_first_corpus_is_in_no_other(tmp_path, caplog):
+def test_held_out_sentences_of_the_first_corpus_are_in_no_other(tmp_path, caplog):
     caplog.set_level("INFO")
     sides = {side: [f"{side}{i}" for i in range(100)] for side in "abc"}
     pairs = {f"train__{side}": lines for side, lines in sides.items()}

@@ -64,7 +64,7 @@ def test_tokens_and_text_are_those_of_transformers(tmp_path, language, lowercase
         assert ours.decode([[0, *known, 2, 0]]) == [expected], text
 
 
-def test_its_file_makes_it_again(tmp_path):
+def test_a_saved_tokenizer_loads(tmp_path):
     tokenizer = MosesTokenizer(TOKENS, MERGES, "fr", lowercase=True)
     tokenizer.save(tmp_path / "x.json")
     again = MosesTokenizer.from_file(tmp_path / "x.json")

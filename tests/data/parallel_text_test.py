@@ -191,12 +191,12 @@ def test_rows_of_all_forms(row, form):
     ],
     ids=lambda row: type(row).__name__,  # the order within a set depends on the process
 )
-def test_rows_that_are_no_pairs_are_refused_by_number(row):
+def test_a_row_that_is_not_a_pair_is_refused_by_number(row):
     message = error_in(of_rows, [PAIR, row])
     assert message.startswith("Row 2 of rows must be a pair of strings") and repr(row) in message
 
 
-def test_other_bad_rows():
+def test_rows_of_other_languages_and_invalid_unicode_are_refused():
     message = error_in(of_rows, [{"en": "a", "fr": "b"}])
     assert "Row 1 of rows must have the language codes" in message and "'en' and 'de'" in message
     assert "must have the language codes" in error_in(of_rows, [{"translation": "a"}])
@@ -206,12 +206,12 @@ def test_other_bad_rows():
         assert "`pairs` must be pairs of strings" in error_in(of_rows, value)
 
 
-def test_a_function_that_gives_its_rows_once_is_refused():
+def test_a_function_whose_second_pass_is_empty_is_refused():
     rows = iter([PAIR])
     assert "a function whose second pass is empty" in error_in(of_rows, lambda: rows)
 
 
-def test_fingerprint_tells_contents_apart(tmp_path):
+def test_texts_with_other_contents_have_other_fingerprints(tmp_path):
     texts = [("a\nb\n", "x\ny\n"), ("a\nb\n", "x\nz\n"), ("b\na\n", "x\ny\n"), ("ab\n", "xy\n")]
     prints = []
     for number, (english, german) in enumerate(texts):
@@ -497,7 +497,7 @@ def test_broken_download_is_deleted(public_site, dataset, form, harm):
     assert len(load_parallel_text(dataset, "val")) == 1
 
 
-def test_download_that_was_killed_is_not_taken_for_whole(public_site):
+def test_an_incomplete_download_is_fetched_again(public_site):
     public_site.publish("val.en", "A dog.\n")
     german = public_site.publish("val.de", "Ein Hund.\n")
     load_parallel_text("multi30k", "val")
@@ -507,7 +507,7 @@ def test_download_that_was_killed_is_not_taken_for_whole(public_site):
     assert len(load_parallel_text("multi30k", "val")) == 1
 
 
-def test_multi30k_out_of_reach(public_site):
+def test_a_failed_download_is_one_line(public_site):
     message = error_of("multi30k", "train")
     address = f"{public_site.folder.as_uri()}/raw/train.en.gz"
     assert message.startswith(f"Multi30k: could not fetch {address} (")

@@ -39,7 +39,7 @@ def test_the_next_items_are_made_in_a_thread():
     assert threading.current_thread().name not in threads
 
 
-def test_none_beyond_the_last():
+def test_nothing_is_made_beyond_the_last_item():
     make, made, _ = recording()
     items = Prefetcher(make, length=3)
     assert [items[i] for i in range(3)] == [0, 10, 20]

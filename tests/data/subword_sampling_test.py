@@ -77,7 +77,7 @@ def test_byte_pairs_are_merged_as_in_the_paper(word, probability):
     assert_probable(english("bpe").sampler(probability)(ids * 4000, seed=1), expected)
 
 
-def test_what_is_never_left_out_is_merged_as_by_sentencepiece():
+def test_without_skipped_merges_tokens_equal_sentencepiece_s():
     """Its order of merges, of the leftmost first where two are the same."""
     sentences = [example.english for example in generate("val", 100)]
     ids = english("bpe").encode([*sentences, "ththth", "aaaa", "eeeeee sssss", "thethethe"])
@@ -116,7 +116,7 @@ def test_the_sentences_stay_the_same(kind):
 
 
 @BOTH
-def test_what_is_always_one_token_is_never_split(kind):
+def test_user_defined_symbols_are_never_split(kind):
     vocabulary = tokenizer(kind)
     (tag,) = vocabulary.tokens_to_ids(["<2de>"])
     ids = vocabulary.encode(["<2de> the dog runs <2de> house"] * 200)
@@ -179,7 +179,7 @@ def test_another_process_draws_the_same(tmp_path):
 
 
 @BOTH
-def test_mean_lengths_foretell_how_many_tokens_there_will_be(kind):
+def test_mean_lengths_predict_the_number_of_tokens(kind):
     sampler = tokenizer(kind).sampler(0.2)
     ids = tokenizer(kind).encode(SENTENCES)
     drawn = np.mean([sum(map(len, sampler(ids, seed))) for seed in range(10)])
@@ -194,7 +194,7 @@ def test_strength_out_of_range(strength):
         SubwordSampler(tokenizer("bpe").proto, strength)
 
 
-def test_vocabularies_of_one_segmentation():
+def test_a_vocabulary_of_characters_cannot_be_sampled():
     vocabulary = Tokenizer.train(SENTENCES, 30, "char")
     with pytest.raises(UserError, match="bpe or unigram"):
         vocabulary.sampler(0.1)

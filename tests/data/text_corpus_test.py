@@ -84,7 +84,7 @@ def test_compressed_files_of_a_corpus_with_a_name(tmp_path):
     assert len(load_parallel_text("tatoeba", "val", data_dir=tmp_path)) == 1
 
 
-def test_what_could_be_meant_must_be_one(tmp_path):
+def test_several_possible_training_texts_are_refused(tmp_path):
     several = write(tmp_path, a__tsv=TSV, b__tsv=TSV)
     message = error_of(load_parallel_text, "text", "train", "en", "de", several)
     assert "files of only one name. Received: a, b" in message
@@ -94,7 +94,7 @@ def test_what_could_be_meant_must_be_one(tmp_path):
     assert "train.de not found" in message
 
 
-def test_columns_of_a_table(tmp_path):
+def test_columns_of_a_table_are_selected_by_index(tmp_path):
     write(tmp_path, scores__tsv="0.5\teins\tone\n0.1\tzwei\ttwo\n", bad__tsv="a\tb\nc\n")
     text = ParallelText.from_tsv(tmp_path / "scores.tsv", "en", "de", columns=(2, 1))
     assert list(text) == [("one", "eins"), ("two", "zwei")]
@@ -108,7 +108,7 @@ def test_columns_of_a_table(tmp_path):
 # Translation memories.
 
 
-def test_what_a_segment_holds(tmp_path):
+def test_segments_are_read_without_their_codes(tmp_path):
     units = [
         ("Press <bpt i='1'>&lt;b&gt;</bpt>OK<ept i='1'>&lt;/b&gt;</ept>.", "<hi>OK</hi> drücken."),
         ("a <ph>%s<sub>x</sub>y</ph> b", "\n  one\n\tline \n"),
@@ -168,7 +168,7 @@ def test_a_memory_with_a_prefix_of_its_namespace(tmp_path):
     ]
 
 
-def test_languages_of_a_memory(tmp_path):
+def test_a_language_matches_its_code_or_its_regions(tmp_path):
     units = tmx([("color", "colour", "Farbe"), ("x", "y", "z")], ("en-US", "en-GB", "de"))
     units = units.replace("<body>", "<body><tu><tuv xml:lang='en'><seg>alone</seg></tuv></tu>")
     path = write(tmp_path, memory__tmx=units) / "memory.tmx"
@@ -264,7 +264,7 @@ def test_only_splits_without_files_are_held_out(tmp_path):
     assert list(load_parallel_text("text", "train", "a", "b", tmp_path)) == pairs
 
 
-def test_what_both_would_hold_out_is_in_neither(monkeypatch):
+def test_no_sentence_is_held_out_for_two_splits(monkeypatch):
     monkeypatch.setattr(text_corpus, "SHARE", 4)
     pairs = numbered(400)
     val, test = (
@@ -291,7 +291,7 @@ def test_the_smallest_digests_are_drawn(monkeypatch, key):
     assert found == [drawn[::2], drawn[1::2]]
 
 
-def test_what_is_held_out_can_be_scored(tmp_path):
+def test_blank_and_very_long_pairs_are_not_held_out(tmp_path):
     pairs = [("", "x"), ("y", " "), ("long " * 300, "z")] * 40
     write_pairs(tmp_path, [*pairs, *numbered(60)])
     assert len(load_parallel_text("text", "val", "a", "b", tmp_path)) == 3
@@ -310,7 +310,7 @@ def test_without_holding_out_a_split_is_asked_for_by_its_name(tmp_path):
     assert len(load("train", hold_out=False)) == 200
 
 
-def test_a_text_that_is_too_small_to_hold_out_of(tmp_path):
+def test_nothing_is_held_out_of_a_small_text(tmp_path):
     write_pairs(tmp_path, numbered(49))
     assert len(load_parallel_text("text", "train", "a", "b", tmp_path)) == 49
     message = error_of(load_parallel_text, "text", "val", "a", "b", tmp_path)

@@ -52,7 +52,7 @@ def test_windows_of_a_stream():
 
 
 @pytest.mark.parametrize("count", [0, 2, 3, 4])
-def test_what_comes_before_an_error_is_not_lost(count):
+def test_items_before_an_error_are_yielded(count):
     seen = []
     with pytest.raises(OSError, match="no more"):
         for window in in_windows(failing(count), 3):
@@ -104,7 +104,7 @@ def test_a_file_makes_full_windows():
 
 @pytest.mark.parametrize("bad", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("size", [1, 2, 4, 100])
-def test_lines_before_one_that_is_no_utf8(bad, size):
+def test_lines_before_invalid_utf_8_are_yielded(bad, size):
     lines = [b"one", b"two", b"three", b"four", b"five"]
     lines[bad - 1] = b"\xff\xfe"
     seen = []
@@ -125,7 +125,7 @@ def test_lines_before_one_that_is_no_utf8(bad, size):
     ],
     ids=["utf-16-le", "utf-16", "gzip", "bzip2", "xz"],  # gzip's bytes have the time in them
 )
-def test_a_stream_that_is_no_utf8_text_is_named(data, message):
+def test_a_stream_in_another_encoding_is_named(data, message):
     for size in (1, 5):
         with pytest.raises(ValueError, match=message):
             windows_of(data, size)
@@ -204,7 +204,7 @@ def test_breaks_are_those_of_splitlines_and_the_tab():
     assert splitting | {"\t"} == set(BREAKS)
 
 
-def test_a_text_is_one_line_and_keeps_what_its_source_has():
+def test_a_text_keeps_only_the_line_breaks_of_its_source():
     text = f"a{BREAKS}b"
     assert without_breaks(text) == f"a{' ' * len(BREAKS)}b"
     assert without_breaks("a\n\tb\n", "x\ny") == "a\n b\n"

@@ -97,7 +97,7 @@ def test_processes_read_parts_of_the_same_batch(store, samplers):
         assert_same(joined, whole.batch(1, index))
 
 
-def test_a_side_without_a_sampler_is_as_it_is_stored(store, samplers):
+def test_a_side_without_a_sampler_keeps_its_stored_tokens(store, samplers):
     batches = TokenBatches(store, samplers=(samplers[0], None), **SIZES)
     targets = [row[row > 2].tolist() for batch in epoch(batches, 0) for row in batch[1]]
     stored = [store.target[i].tolist() for i in range(len(store))]
@@ -106,7 +106,7 @@ def test_a_side_without_a_sampler_is_as_it_is_stored(store, samplers):
     assert sum((x > 2).sum() for x in sources) > 1.1 * store.source.lengths.sum()
 
 
-def test_what_never_fits_stays_as_it_is(store):
+def test_a_sentence_whose_samples_never_fit_keeps_its_tokens(store):
     """A sampler that says that it makes nothing longer, and makes all things longer."""
 
     class Longer:

@@ -81,7 +81,7 @@ def test_ids_are_as_wide_as_the_vocabulary_needs(tmp_path, vocabulary_size, size
 
 
 @pytest.mark.parametrize("count", [9, 10, 11, 35])
-def test_more_pairs_than_one_chunk(tmp_path, monkeypatch, count):
+def test_a_store_holds_more_pairs_than_a_chunk(tmp_path, monkeypatch, count):
     monkeypatch.setattr(token_store, "_CHUNK", 10)
     pairs = [(f"{4 + i}", f"{5 + i} 6") for i in range(count)]
     assert pairs_of(TokenStore.build(tmp_path / "tokens", iter(pairs), Numbers())) == pairs
@@ -110,7 +110,7 @@ def test_reads_the_text_no_further_than_a_chunk_ahead(tmp_path, monkeypatch):
     assert numbers.encoded == 35
 
 
-def test_with_a_real_tokenizer(tmp_path):
+def test_a_store_decodes_to_its_sentences(tmp_path):
     pairs = sentence_pairs(30)
     store = TokenStore.build(tmp_path / "tokens", pairs, tokenizer())
     for sequences, sentences in zip((store.source, store.target), zip(*pairs)):
@@ -209,7 +209,7 @@ def killed_after(count):
 
 
 @pytest.mark.parametrize("count", [0, 25])
-def test_killed_half_way(tmp_path, monkeypatch, count):
+def test_a_build_that_was_killed_leaves_no_store(tmp_path, monkeypatch, count):
     monkeypatch.setattr(token_store, "_CHUNK", 10)
     path = tmp_path / "tokens"
     with pytest.raises(Killed):
@@ -239,7 +239,7 @@ def test_a_missing_or_truncated_part_is_refused_by_path(tmp_path, part, bytes_lo
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "\xff"])
-def test_store_json_of_another_kind(tmp_path, text):
+def test_a_damaged_description_is_not_a_store(tmp_path, text):
     path = tmp_path / "tokens"
     TokenStore.build(path, PAIRS, Numbers())
     (path / "store.json").write_bytes(text.encode("latin-1"))

@@ -113,7 +113,7 @@ def test_sample_of_a_shorter_text_is_all_of_it():
     assert pieces(all_of_it) == pieces(tokenizer())
 
 
-def test_sample_of_nothing():
+def test_a_sample_of_no_sentences_is_refused():
     with pytest.raises(ValueError, match="max_sentences=0"):
         Tokenizer.train(SENTENCES, 60, max_sentences=0)
 
@@ -146,7 +146,7 @@ def message_of(function, *args, **kwargs):
 
 
 @pytest.mark.parametrize("size", [10, 4, 0, -1])
-def test_too_small_a_vocabulary(size):
+def test_a_vocabulary_smaller_than_the_alphabet_is_refused(size):
     # Fewer ids than characters.
     assert str(size) in message_of(Tokenizer.train, SENTENCES, size)
 
@@ -179,7 +179,7 @@ def test_a_missing_file_is_refused_by_path(tmp_path):
     assert str(tmp_path) in message_of(Tokenizer.from_file, tmp_path)
 
 
-def test_other_reserved_ids():
+def test_a_model_with_other_reserved_ids_is_refused():
     import io
 
     import sentencepiece
@@ -375,7 +375,7 @@ def test_one_changed_character_in_a_thousand_is_normalized(tmp_path, odd, change
         assert rule_of(tokenizer) == rule
 
 
-def test_the_default_without_targets_is_as_it_was(tmp_path):
+def test_without_targets_the_default_is_nmt_nfkc(tmp_path):
     made_by_default = made(tmp_path, [])
     assert made_by_default.proto == made(tmp_path, [], normalization="nmt_nfkc").proto
     assert rule_of(made_by_default) == "nmt_nfkc"

@@ -98,7 +98,7 @@ ENCRYPTION = (
 )
 
 
-def test_an_encrypted_page_is_an_error_and_an_encrypted_font_is_none(tmp_path):
+def test_an_encrypted_page_is_refused_and_an_encrypted_font_is_copied(tmp_path):
     assert read(tmp_path, book(**{"META-INF/encryption.xml": ENCRYPTION.format("p.png")})).units
     with pytest.raises(UserError, match="a page.xhtml is encrypted"):
         read(tmp_path, book(**{"META-INF/encryption.xml": ENCRYPTION.format("a%20page.xhtml")}))
@@ -120,7 +120,7 @@ def test_a_damaged_book_is_one_line(others, message, tmp_path):
         read(tmp_path, book(**others))
 
 
-def test_a_zip_without_a_container_is_no_book(tmp_path):
+def test_an_archive_without_a_container_is_refused(tmp_path):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("mimetype", "application/epub+zip")

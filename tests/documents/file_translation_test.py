@@ -138,7 +138,7 @@ def test_damaged_lines_of_kept_translations_are_not_used(line, lines, tmp_path):
     assert (tmp_path / "b.txt").read_text() == lines.read_text().upper()
 
 
-def test_each_text_is_translated_once_and_an_empty_translation_is_none(tmp_path):
+def test_each_text_is_translated_once_and_an_empty_translation_is_not_used(tmp_path):
     (tmp_path / "a.txt").write_text("same\nother\nsame\n")
     asked = []
 

@@ -154,7 +154,7 @@ def test_a_reference_is_a_piece_and_keeps_its_form_if_it_is_no_character():
     ]
 
 
-def test_references_in_addresses_are_none():
+def test_ampersands_in_addresses_are_not_references():
     (event,) = html_events('<a title="?a=1&copy=2&lt;&copy">')
     assert event.get("title") == "?a=1&copy=2<©"
 
@@ -190,12 +190,12 @@ def test_blocks_titles_and_attributes_are_units():
     [("a < b", "A &lt; B"), ("a &lt; b", "A &lt; B"), ("1 < 2 & a", "1 &lt; 2 &amp; A"),
      ("a <3", "A &lt;3"), ("a</", "A&lt;/"), ("a & b &c", "A &amp; B &amp;C")],
 )  # fmt: skip
-def test_characters_that_are_no_markup_are_text(text, expected):
+def test_characters_outside_of_markup_are_text(text, expected):
     assert upper(text) == expected
 
 
 @pytest.mark.parametrize("text", ["a <b and c", "a <b c='>", "a <!-- b", "a <!b"])
-def test_what_has_no_end_is_kept_and_counted(text):
+def test_tags_and_comments_without_an_end_are_kept_and_counted(text):
     assert upper(text) == "A" + text[1:]
     assert skipped(text) == {"in a tag or comment without an end": 1}
 
@@ -205,7 +205,7 @@ KEPT = ["code", "iframe", "kbd", "math", "noembed", "noframes", "pre", "samp", "
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_an_element_whose_content_is_no_prose_is_kept_and_counted(name):
+def test_code_scripts_and_pictures_are_kept_and_counted(name):
     text = f"<p>a <{name} title='t'>word</{name}> b</p>"
     assert upper(text) == f"<p>A <{name} title='T'>word</{name}> B</p>"
     assert skipped(text) == {f"in {name}": 1}

@@ -179,7 +179,7 @@ def test_tags_are_pairs_within_the_pairs_of_markdown():
         "!!! note\n",
     ],
 )
-def test_what_is_no_prose_is_no_unit(source):
+def test_code_and_data_are_not_units(source):
     assert texts(source) == [] and same(source) == source
 
 
@@ -203,7 +203,7 @@ def test_containers_are_kept_around_their_text():
     assert texts(source) == ["Two men", "Term", "Definition"]
 
 
-def test_a_line_before_text_is_no_front_matter():
+def test_a_line_before_text_is_not_front_matter():
     assert texts("---\n\nTwo men sit.\n\n---\n\nA dog\n") == ["Two men sit.", "A dog"]
     assert texts("---\nTwo men sit.\n---\nA dog\n") == ["Two men sit.", "A dog"]
     for source in ("---\ntitle: A\nlist:\n- b\n---\nA dog\n", "+++\ntitle = 'A'\n+++\nA dog\n"):

@@ -203,7 +203,7 @@ def test_subrip_text_after_a_blank_line_is_translated(translated):
     ]
 
 
-def test_a_line_with_a_space_ends_no_cue(translated):
+def test_a_line_with_a_space_does_not_end_a_cue(translated):
     content = (
         "WEBVTT\nKind: captions\nLanguage: en\n\n00:00:00.030 --> 00:00:02.720 align:start\n \n"
         "a<00:00:00.719><c> dog</c><00:00:00.930><c> runs</c>\n\n"
@@ -307,7 +307,7 @@ def test_overlapping_cues_are_not_joined_and_reported(translated):
     ]
 
 
-def test_a_number_without_a_blank_line_or_after_one_is_no_text(translated):
+def test_numbers_of_cues_are_not_text(translated):
     content = (
         f"1\n{TIMES.format(1)}A dog\n2\n{TIMES.format(2)}runs\n\n3\n\n{TIMES.format(3)}fast.\n"
     )

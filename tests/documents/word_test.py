@@ -227,7 +227,7 @@ def test_text_boxes_are_texts_within_a_text(read, written):
     assert written(body) == new
 
 
-def test_a_comment_or_instruction_of_xml_in_a_paragraph_is_no_error(texts, written):
+def test_comments_and_instructions_in_a_paragraph_are_read(texts, written):
     body = "<w:p><!-- a --><w:r><w:t>Hel<!-- c -->lo big</w:t></w:r><?b c?></w:p>"
     assert texts(body) == ["Hello big"]
     assert written(body) == (f"<w:p><!-- a --><w:r><w:t{SPACE}>HELLO BIG</w:t></w:r><?b c?></w:p>")

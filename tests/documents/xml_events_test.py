@@ -42,7 +42,7 @@ def test_attributes_may_hold_brackets_quotes_and_line_ends():
     }
 
 
-def test_markup_that_holds_tags_is_no_tag():
+def test_tags_in_comments_and_instructions_are_not_tags():
     for other in ("<!-- <b> -->", '<?php echo "<b>" ?>'):
         assert found(f"<a>{other}x</a>")[1:3] == [("other", other, ""), ("text", "x", "x")]
     doctype = '<!DOCTYPE a [ <!-- ]> --> <!ATTLIST a b CDATA "]>"> <?x ]>?> %b; ]>'

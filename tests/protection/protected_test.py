@@ -189,7 +189,7 @@ def linked(text, translation, pairs):
         ("", "x", "", "x"),
     ],
 )  # fmt: skip
-def test_where_it_stands_in_a_translation(text, translation, pairs, expected):
+def test_parts_are_put_back_at_their_places_in_a_translation(text, translation, pairs, expected):
     protected = protect(text)
     links = linked(protected.text, translation, pairs)
     assert str(protected.restore(translation, links)) == expected
@@ -468,7 +468,7 @@ def without_spaces(text):
 
 @settings(max_examples=150, deadline=None)
 @given(case=cases(marked_texts()))
-def test_each_is_there_once_unchanged_balanced_and_in_no_word(case):
+def test_each_part_is_put_back_once_unchanged_balanced_and_outside_of_words(case):
     protected, translation, links = case
     assume(translation != protected.text)
     marked = protected.restore(translation, links)

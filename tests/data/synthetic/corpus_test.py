@@ -49,12 +49,12 @@ def test_far_more_than_100_000_sentences(sample):
     assert 10_000 * 5_000 / common > 500_000
 
 
-def test_same_arguments_same_examples():
+def test_equal_arguments_give_equal_examples():
     assert list(generate("val", 50, seed=7)) == list(generate("val", 50, seed=7))
     assert list(generate("train", 50, seed=1)) != list(generate("train", 50, seed=2))
 
 
-def test_splits_together_are_those_apart():
+def test_splits_sampled_together_equal_splits_sampled_apart():
     sizes = {"test": 20, "train": 300, "val": 30}
     together = generate_splits(sizes, seed=4)
     assert together == {split: tuple(generate(split, n, seed=4)) for split, n in sizes.items()}
@@ -78,7 +78,7 @@ def test_sampling_that_was_stopped_loses_no_sentence(monkeypatch):
     assert list(begun) == expected[10:]
 
 
-def test_less_is_the_beginning_of_more(sample):
+def test_a_smaller_corpus_is_the_beginning_of_a_larger_one(sample):
     assert list(generate("train", 100)) == sample[:100]
 
 
@@ -155,7 +155,7 @@ def test_each_tree_is_one_balanced_bracket(sample):
         assert depths[-1] == 0 and min(depths[:-1]) == 1
 
 
-def test_text_is_tidy(sample):
+def test_sentences_have_single_spaces_and_end_with_a_period(sample):
     for example in sample:
         for text in (example.english, example.german):
             assert text[0].isupper() and text.endswith(".")
@@ -170,7 +170,7 @@ def test_german_subordinate_clauses_stand_between_commas(sample):
     assert not [e.german for e in sample if openings.search(e.german)]
 
 
-def test_a_and_an(sample):
+def test_an_stands_before_vowels(sample):
     for example in sample:
         assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", example.english)
 
@@ -187,7 +187,7 @@ def test_unknown_splits_and_negative_sizes_are_refused():
     assert list(generate("test", 0)) == []
 
 
-def test_exhausted_grammar_says_so(monkeypatch):
+def test_an_exhausted_grammar_is_an_error(monkeypatch):
     man, woman = (NounPhrase(NOUN[word]) for word in ("man", "woman"))
     sentence = Clause(man, VERB["see"], (woman,))
     split = split_for("The man sees the woman.")

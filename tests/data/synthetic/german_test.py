@@ -99,7 +99,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("determiner", ENDINGS)
-def test_endings_for_every_noun(determiner):
+def test_every_noun_declines_with_every_determiner(determiner):
     for entry in NOUNS:
         for plural in (False, True) if entry.plural else (False,):
             gender = "p" if plural else entry.gender
