@@ -18,7 +18,7 @@ from keras_transformer.parsing.constituency_parser import ConstituencyParser as 
 from keras_transformer.models.losses import LabelSmoothedCrossentropy as LabelSmoothedCrossentropy
 from keras_transformer.models.metrics import Perplexity as Perplexity
 from keras_transformer.models.metrics import TokenAccuracy as TokenAccuracy
-from keras_transformer.training.schedules import NoamSchedule as NoamSchedule
+from keras_transformer.training.optimizer import NoamSchedule as NoamSchedule
 from keras_transformer.training.whole_batch_optimizer import (
     WholeBatchOptimizer as WholeBatchOptimizer,
 )

@@ -215,7 +215,7 @@ MAY_IMPORT = {
     "models": {"layers", "weights", "memory"},
     "decoding": {"layers"},
     **{leaf: set() for leaf in LEAVES},
-    "training": {"models", "weights", "memory"},
+    "training": {"data", "models", "weights", "memory"},
     "weights": set(),
     "visualization": {"layers", "models", "decoding", "parsing", "translation", *LEAVES},
     "presets": {"models", "decoding", "weights", "version", *LEAVES},

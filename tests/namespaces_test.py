@@ -105,7 +105,7 @@ MAY_PRINT = (
     "commands/",
     "command_line.py",
     "parsing/evalb/__main__.py",
-    "training/progress.py",
+    "training/fit_progress.py",
 )
 # Options of the compilers of the backends.
 NOT_OURS = ("compilation_cache.py", "training/distribution.py")

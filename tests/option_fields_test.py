@@ -34,11 +34,11 @@ COMMON = tuple(
     --vocabulary-size --vocabulary-sentences --vocabulary-type --normalization
     --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes
     --subword-sampling --steps
-    --steps-per-execution --warmup-steps --cooldown-steps --peak-learning-rate --dropout
+    --warmup-steps --cooldown-steps --peak-learning-rate --dropout
     --label-smoothing --interval --checkpoint-steps --checkpoint-minutes --average --keep
     --keep-best --patience
     --ema --accumulate --clip-norm
-    --skip-nonfinite --no-skip-nonfinite --precision --deterministic --no-deterministic
+    --precision --deterministic --no-deterministic
     --resume --no-resume --overwrite --no-overwrite --replicas --coordinator --num-processes
     --process-id --seed --dataset
     """.split()
@@ -79,7 +79,7 @@ def test_flags_of_train(task, flags, monkeypatch, capsys):
 FIXED = {
     *("variant", "scale", "num_layers", "vocabulary_size", "vocabulary_sentences"),
     *("batch_tokens", "num_shapes", "warmup_steps", "peak_learning_rate", "dropout"),
-    *("label_smoothing", "interval", "ema", "accumulate", "clip_norm", "skip_nonfinite"),
+    *("label_smoothing", "interval", "ema", "accumulate", "clip_norm"),
     *("precision", "deterministic", "num_processes", "seed"),
 }
 # Those of later versions: a state that lacks one was trained with its default.

@@ -151,12 +151,12 @@ FAULTS = {
         ),
         ("return -scores.log_probs", "return scores.log_probs"),
     ],
-    "training/schedules.py": [
+    "training/optimizer.py": [
         ('ops.cast(step, "float32") + 1', 'ops.cast(step, "float32")'),
         ("step * self.warmup_steps**-1.5", "step * self.warmup_steps**-0.5"),
         ("ops.clip(left / self.cooldown_steps, 0.0, 1.0)", "left / self.cooldown_steps"),
+        ("beta_2=0.98", "beta_2=0.999"),
     ],
-    "training/optimizer.py": [("beta_2=0.98", "beta_2=0.999")],
     "training/whole_batch_optimizer.py": [
         ("factor = 1 / self.accumulate", "factor = 1"),
         ("ops.maximum(norm, self.clip_norm)", "norm"),

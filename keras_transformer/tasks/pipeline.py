@@ -321,7 +321,7 @@ def save_training(
     hyperparameters = _hyperparameters(context.options)
     facts = {
         **facts,
-        **training_facts(task.model, batches.train, context, fitted, hyperparameters),
+        **training_facts(task.model, batches.train, context, fitted.seconds, hyperparameters),
         "interval": context.options.fitting.interval,
     }
 

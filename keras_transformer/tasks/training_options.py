@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from keras_transformer.data.batch_planner import BatchingOptions
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.models.variants import ModelOptions
-from keras_transformer.training.options import (
+from keras_transformer.training.stage_options import (
     CheckpointOptions,
     DeviceOptions,
     FitOptions,
@@ -49,8 +49,8 @@ class TrainingOptions:
             UserError: if options of two stages contradict each other.
         """
         # These modules import Keras.
-        from keras_transformer.training.early_stopping import check_choice_of_checkpoints
         from keras_transformer.training.optimizer import make_schedule
+        from keras_transformer.training.stopping import check_choice_of_checkpoints
 
         make_schedule(self.optimizer, 1, self.fitting.steps)
         uses_ema = self.optimizer.ema is not None

@@ -1,7 +1,7 @@
 # All stages
-from keras_transformer.training.options import CheckpointOptions as CheckpointOptions
-from keras_transformer.training.options import FitOptions as FitOptions
-from keras_transformer.training.options import OptimizerOptions as OptimizerOptions
+from keras_transformer.training.stage_options import CheckpointOptions as CheckpointOptions
+from keras_transformer.training.stage_options import FitOptions as FitOptions
+from keras_transformer.training.stage_options import OptimizerOptions as OptimizerOptions
 from keras_transformer.tasks.training_options import TrainingOptions as TrainingOptions
 from keras_transformer.tasks.pipeline import begin_training as begin_training
 from keras_transformer.tasks.pipeline import make_batches as make_batches
@@ -18,14 +18,14 @@ from keras_transformer.training.training_state import TrainingState as TrainingS
 # Model and optimizer
 from keras_transformer.models.variants import ModelOptions as ModelOptions
 from keras_transformer.training.optimizer import paper_optimizer as paper_optimizer
-from keras_transformer.training.schedules import CooldownSchedule as CooldownSchedule
+from keras_transformer.training.optimizer import CooldownSchedule as CooldownSchedule
 
 # Fit and average
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints as RollingCheckpoints
 from keras_transformer.errors import TrainingStopped as TrainingStopped
 from keras_transformer.training.callbacks import LogScore as LogScore
-from keras_transformer.training.progress import LogProgress as LogProgress
-from keras_transformer.training.progress import ShowProgress as ShowProgress
+from keras_transformer.training.fit_progress import LogProgress as LogProgress
+from keras_transformer.training.fit_progress import ShowProgress as ShowProgress
 from keras_transformer.weights.checkpoints import average_checkpoints as average_checkpoints
 from keras_transformer.weights.weights_file import load_weights as load_weights
 from keras_transformer.weights.weights_file import save_weights as save_weights

@@ -13,16 +13,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
+from keras_transformer.data.batching import TokenBatches
 from keras_transformer.errors import UserError
-
-if TYPE_CHECKING:
-    from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.training_state import steps_done
 
 # If a step fails, its end is not reported, and Keras raises the error at the next batch.
 _LONGEST_WAIT = 60.0
@@ -32,23 +31,6 @@ _LONGEST_WAIT = 60.0
 # saves a fifth of a batch or less. So this many batches per shape are trained first: by then, the
 # time lost equals the cost of compiling, whenever the training ends (the rent-or-buy problem).
 _BATCHES_PER_PROGRAM = 200
-
-
-class PlannedBatches(Protocol):
-    """The planned batches of a training, such as `TokenBatches`."""
-
-    accumulate: int
-    shapes: np.ndarray
-    tokens: Any  # `StoredTokens` or `SampledTokens`
-    plans: Any  # `EpochPlans`
-
-    def pairs_of_step(self, step: int) -> np.ndarray: ...
-
-    def stream(self, start_step: int = 0) -> Any: ...
-
-    def epochs(self, steps: int) -> float: ...
-
-    def target_tokens(self, steps: int) -> float: ...
 
 
 class LimitInFlightBatches(keras.callbacks.Callback):
@@ -86,24 +68,21 @@ class StopOnNonFinite(keras.callbacks.Callback):
         checkpoints: its `RollingCheckpoints`, later in the list of callbacks.
 
     Raises:
-        UserError: with the step, the batch's sentence pairs and the last good checkpoint. If Keras
-            executes several batches at once (`steps_per_execution`) and reports the loss after the
-            last, with the pairs of all of them.
+        UserError: with the step, the batch's sentence pairs and the last good checkpoint.
     """
 
     async_safe = True
 
-    def __init__(self, batches: PlannedBatches, checkpoints: "RollingCheckpoints"):
+    def __init__(self, batches: TokenBatches, checkpoints: RollingCheckpoints):
         super().__init__()
         self.batches = batches
         self.checkpoints = checkpoints
-        self._losses = {}  # last batch of an execution -> loss
+        self._losses = {}  # batch -> loss
         self._next = 0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._first = self.checkpoints.batches
-        self._at_once = self.model.steps_per_execution
-        self._losses, self._next = {}, self._at_once - 1
+        self._losses, self._next = {}, 0
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._losses[batch] = (logs or {}).get("loss", 0.0)
@@ -125,18 +104,16 @@ class StopOnNonFinite(keras.callbacks.Callback):
                 message = self._message(loss, self._first + self._next)
                 self.checkpoints.fail(UserError(message))
                 return
-            self._next += self._at_once
+            self._next += 1
 
-    def _message(self, loss, last):
-        batches = range(last + 1 - self._at_once, last + 1)
-        pairs = np.concatenate([self.batches.pairs_of_step(i) for i in batches])
-        numbers = ", ".join(str(pair + 1) for pair in sorted(pairs.tolist()))
-        first, last = (i // self.batches.accumulate + 1 for i in (batches[0], last))
-        steps = f"step {last}" if first == last else f"one of the steps {first} to {last}"
-        holds = "The batch holds" if len(batches) == 1 else f"The {len(batches)} batches hold"
+    def _message(self, loss, batch):
+        pairs = sorted(self.batches.pairs_of_step(batch).tolist())
+        numbers = ", ".join(str(pair + 1) for pair in pairs)
+        step = batch // self.batches.accumulate + 1
         return (
-            f"The loss is {loss} at {steps}. {holds} the sentence pairs {numbers} of the training "
-            f"text, counted from 1 after filtering. {self.checkpoints.last_good()}"
+            f"The loss is {loss} at step {step}. The batch holds the sentence pairs {numbers} of "
+            "the training text, counted from 1 after filtering. "
+            f"{self.checkpoints.last_good()}"
         )
 
 
@@ -201,11 +178,6 @@ class LogScore(keras.callbacks.Callback):
             logs[self.name] = self.score()
 
 
-def steps_done(model: keras.Model) -> int:
-    """Return the number of updates of a compiled model."""
-    return int(ops.convert_to_numpy(model.optimizer.iterations))
-
-
 def xla_pays(model: keras.Model) -> bool:
     """Return whether XLA's programs are faster in the end, on TensorFlow.
 
@@ -253,4 +225,4 @@ class CompileLater(keras.callbacks.Callback):
         if self._left <= 0 and not self.model.jit_compile:
             self.model.jit_compile = True
             self.model.make_train_function(force=True)
-        self._left -= self.model.steps_per_execution
+        self._left -= 1

@@ -10,8 +10,8 @@ from typing import Any
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.training.options import DeviceOptions
 from keras_transformer.training.processes import Processes, exit_at_once_on_error
+from keras_transformer.training.stage_options import DeviceOptions
 from keras_transformer.validation import positive_integer
 
 

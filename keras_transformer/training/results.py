@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_transformer.data.batching import TokenBatches
 from keras_transformer.files import atomic_write
 from keras_transformer.memory import peak_memory_mib
+from keras_transformer.training.context import TrainingContext
 from keras_transformer.training.cost import training_flops
-from keras_transformer.training.plot import draw_trainings
 
 if TYPE_CHECKING:
-    from keras_transformer.training.callbacks import PlannedBatches
-    from keras_transformer.training.context import TrainingContext
-    from keras_transformer.training.trainer import Fitted
+    from matplotlib.figure import Figure
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +44,57 @@ def write_history(
         figure.savefig(path, dpi=120, format="png")
 
 
+def draw_trainings(figure: "Figure", runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Draw the history of trainings: one panel per measure, one color per training.
+
+    The loss has no panel, because the perplexity shows the same.
+
+    Args:
+        figure: an empty `matplotlib.figure.Figure`, whose size is set.
+        runs: dict of name -> `{"history": ..., "steps": ...}`, and perhaps `"interval"`, the number
+            of updates between two values of the history.
+
+    Returns:
+        The names of the measures.
+    """
+    from matplotlib.lines import Line2D
+
+    names = [name for run in runs.values() for name in run.get("history", {})]
+    measures = list(dict.fromkeys(name.removeprefix("val_") for name in names))
+    measures = [measure for measure in measures if measure != "loss"]
+    if not measures:
+        return []
+    figure.set_size_inches(4.6 * len(measures), 3.6)
+    for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):
+        for number, run in enumerate(runs.values()):
+            for name, line in ((measure, "--"), (f"val_{measure}", "-")):
+                steps, values = _curve(run, name)
+                axes.plot(steps, values, line, marker=".", color=f"C{number}")
+        axes.set(title=measure, xlabel="updates")
+        axes.grid(True, alpha=0.3)
+        if measure == "perplexity":
+            axes.set_yscale("log")
+    handles = [Line2D([], [], color=f"C{number}") for number in range(len(runs))]
+    kinds = [Line2D([], [], color="gray", linestyle=line) for line in ("-", "--")]
+    labels = [*runs, "validation", "training"]
+    figure.legend([*handles, *kinds], labels, loc="outside lower center", ncols=4)
+    return measures
+
+
+def _curve(run, name):
+    """Return the updates at which a value was measured, and the values."""
+    values = run.get("history", {}).get(name, [])
+    interval = run.get("interval") or run["steps"] / max(1, len(values))
+    # The last interval may be shorter.
+    steps = [min(run["steps"], interval * (mark + 1)) for mark in range(len(values))]
+    return steps, [math.nan if value is None else value for value in values]
+
+
 def training_facts(
     model: keras.Model,
-    train_batches: "PlannedBatches",
-    context: "TrainingContext",
-    fitted: "Fitted",
+    train_batches: TokenBatches,
+    context: TrainingContext,
+    seconds_of_fit: float,
     hyperparameters: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return facts about a training and its cost, as JSON values.
@@ -57,7 +103,7 @@ def training_facts(
         model: the trained model.
         train_batches: its `TokenBatches`.
         context: the `TrainingContext`.
-        fitted: the result of `fit`.
+        seconds_of_fit: the training time of `fit`.
         hyperparameters: hyperparameters of the model and its training.
 
     Returns:
@@ -81,8 +127,8 @@ def training_facts(
         "epochs": round(float(epochs), 2),
         "training_flops": epochs * flops,
         "seconds": round(time.time() - context.began + context.start.seconds),
-        "seconds_of_fit": round(fitted.seconds),
-        "target_tokens_per_second": round(float(target_tokens / fitted.seconds)),
+        "seconds_of_fit": round(seconds_of_fit),
+        "target_tokens_per_second": round(float(target_tokens / seconds_of_fit)),
         "peak_memory_mib": peak_memory_mib(),
     }
 

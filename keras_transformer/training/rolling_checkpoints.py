@@ -1,11 +1,10 @@
 """Checkpoints written during a training, from which it resumes exactly."""
 
 import contextlib
-import functools
 import re
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,20 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, remove_leftovers
-from keras_transformer.training.callbacks import steps_done
-from keras_transformer.training.early_stopping import best_checkpoints, note_validation
 from keras_transformer.training.processes import Processes
-from keras_transformer.training.stop_sync import StopRequested, StopSync
+from keras_transformer.training.stopping import (
+    StopRequested,
+    StopSync,
+    best_checkpoints,
+    note_validation,
+)
 from keras_transformer.training.training_state import (
     STATE_ENDING,
     Snapshot,
     TrainingState,
     list_states,
     metric_sums,
+    steps_done,
 )
 from keras_transformer.validation import (
     positive_integer,
@@ -34,39 +37,6 @@ from keras_transformer.weights.weights_file import copy_weights, seal
 
 # The newest state, and an earlier one in case the newest is damaged.
 _STATES = 2
-
-
-class BackgroundJob:
-    """A call of a function in its own thread, which must end before the process does.
-
-    Args:
-        function: function without arguments.
-    """
-
-    def __init__(self, function: Callable[[], None]):
-        self._function = function
-        self._error = None
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self):
-        try:
-            self._function()
-        except BaseException as error:
-            self._error = error
-        finally:
-            del self._function  # release the objects it refers to
-
-    @property
-    def is_done(self) -> bool:
-        """Whether `wait` returns immediately."""
-        return not self._thread.is_alive()
-
-    def wait(self) -> None:
-        """Wait until the function has returned, and raise its error, if any."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
 
 
 class RollingCheckpoints(keras.callbacks.Callback):
@@ -113,7 +83,6 @@ class RollingCheckpoints(keras.callbacks.Callback):
     Attributes:
         batches: the number of batches that are done.
         history: name -> values, one per epoch of the whole training, as in Keras.
-        finite_means: the means that `SkipNonFinite` keeps, and that a state holds.
         stop_soon: set it to write a checkpoint after the next batch, and then leave `fit`.
 
     Raises:
@@ -156,20 +125,20 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self.best_by = best_by
         self.batches = self.start.batches
         self.history = {name: [*values] for name, values in self.start.history.items()}
-        self.finite_means = dict(self.start.finite_means)
-        self._stop_sync = StopSync(self.processes)
+        self.stop_sync = StopSync(self.processes)
         self._began = self._last_time = time.monotonic()
         self._last_step = self.start.step
         self._counted = (self.start.step, self.start.batches)
-        self._writing = None
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[None] | None = None
 
     @property
     def stop_soon(self) -> bool:
-        return self._stop_sync.stop_soon
+        return self.stop_sync.stop_soon
 
     @stop_soon.setter
     def stop_soon(self, value: bool) -> None:
-        self._stop_sync.stop_soon = value
+        self.stop_sync.stop_soon = value
 
     @property
     def seconds(self) -> float:
@@ -182,7 +151,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         Args:
             error: the exception.
         """
-        self._stop_sync.fail(error)
+        self.stop_sync.fail(error)
 
     def last_good(self) -> str:
         """Return a sentence about the last good checkpoint, after the current one is written."""
@@ -201,7 +170,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         """
         if self._writing:
             writing, self._writing = self._writing, None
-            writing.wait()
+            writing.result()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.processes.each(self._prepare)
@@ -224,13 +193,13 @@ class RollingCheckpoints(keras.callbacks.Callback):
         # Not in `on_train_batch_end`, when the next batch may have begun.
         self._consumed(batch)
         if batch:  # otherwise nothing has changed since the last epoch
-            stop = self._stop_sync.at_batch()
+            stop = self.stop_sync.at_batch()
             self._save_if(self.processes.is_writer and self._is_due(), stop)
         self._begun = batch
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         # If a process has failed, there is no validation.
-        self.stop_soon |= self._stop_sync.now()
+        self.stop_soon |= self.stop_sync.now()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         consumed = self._begun + self._batches_at_once
@@ -238,10 +207,10 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self._consumed(min(consumed, self.params["steps"] or consumed))
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
-        self._begun, self.finite_means = None, {}
+        self._begun = None
         of_epochs = self.every_steps is None and self.every_minutes is None
         is_last = self._is_last(epoch)
-        stop = self._stop_sync.now()
+        stop = self.stop_sync.now()
         is_due = of_epochs or is_last or (self.processes.is_writer and self._is_due())
         self._save_if(is_due, stop, and_wait=is_last)
 
@@ -259,7 +228,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         """Write a checkpoint if one is due or all processes are to stop, and then stop."""
 
         def save():
-            if self._writing and self._writing.is_done:
+            if self._writing and self._writing.done():
                 self.wait()
             if self.processes.is_writer and (is_due or stop):
                 self._save(to_average=is_due)
@@ -311,12 +280,9 @@ class RollingCheckpoints(keras.callbacks.Callback):
             run=self.run,
             # After an epoch, the metrics have the sums of its validation.
             metric_sums=[] if self._begun is None else metric_sums(self.model),
-            finite_means=self.finite_means,
         )
         validation = {name: values[-1] for name, values in self.history.items()}
-        self._writing = BackgroundJob(
-            functools.partial(self._write, snapshot, step, to_average, validation)
-        )
+        self._writing = self._writer.submit(self._write, snapshot, step, to_average, validation)
         if to_average:
             self._last_step, self._last_time = step, time.monotonic()
 

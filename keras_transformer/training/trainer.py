@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_transformer.errors import UserError
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.progress import spinner
@@ -22,17 +21,17 @@ from keras_transformer.training.callbacks import (
     xla_pays,
 )
 from keras_transformer.training.context import TrainingContext
-from keras_transformer.training.early_stopping import (
+from keras_transformer.training.fit_progress import LogProgress, ShowProgress
+from keras_transformer.training.processes import explain_lost_connections
+from keras_transformer.training.results import write_history
+from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.stopping import (
     StopEarly,
     best_checkpoints,
     check_choice_of_checkpoints,
     has_ended,
+    stop_on_signals,
 )
-from keras_transformer.training.processes import explain_lost_connections
-from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
-from keras_transformer.training.results import write_history
-from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
-from keras_transformer.training.stop_sync import stop_on_signals
 from keras_transformer.weights.checkpoints import average_checkpoints, list_checkpoints
 from keras_transformer.weights.weights_file import load_weights
 
@@ -89,7 +88,6 @@ def compile_model(
             loss=LabelSmoothedCrossentropy(label_smoothing, reduction="sum"),
             weighted_metrics=[TokenAccuracy(), Perplexity()],
             jit_compile=context.devices.jit_compile and not _compiles_later(context),
-            steps_per_execution=context.options.fitting.steps_per_execution,
         )
         # Otherwise TensorFlow traces the first step twice, because it creates variables.
         model.optimizer.build(model.trainable_variables)
@@ -134,7 +132,6 @@ def fit(
     num_batches = options.steps * batches.train.accumulate
     interval = options.interval * batches.train.accumulate
     first_batch = context.start.batches
-    check_executions(model.steps_per_execution, interval, num_batches, first_batch)
     checkpoints = RollingCheckpoints(
         context.checkpoints_folder,
         keep=max(kept.keep, kept.average),
@@ -152,16 +149,14 @@ def fit(
         *_compile_later(model, context, batches, num_batches),
         LimitInFlightBatches(),
         LogProgress(batches.train.target_tokens, options.steps),
-        SkipNonFinite(checkpoints, interval)
-        if model.optimizer.skip_nonfinite
-        else StopOnNonFinite(batches.train, checkpoints),
+        StopOnNonFinite(batches.train, checkpoints),
         *(LogScore(name, score) for name, score in scores.items()),
         *(_tensorboard(context.folder) if context.processes.is_writer else []),
     ]
-    stop_early = [StopEarly(by, patience, checkpoints)] if patience else []
+    stop_early = [StopEarly(by, patience, checkpoints.history)] if patience else []
     with (
         _progress(context) as show,
-        stop_on_signals(checkpoints),
+        stop_on_signals(checkpoints.stop_sync, checkpoints.last_good),
         explain_lost_connections(),
     ):
         fit_in_parts(
@@ -293,35 +288,6 @@ def validate(model: keras.Model, batches: keras.utils.PyDataset) -> dict[str, fl
     """
     with spinner("validating"):
         return model.evaluate(batches, verbose=0, return_dict=True)
-
-
-def check_executions(at_once: int, interval: int, num_batches: int, first_batch: int) -> None:
-    """Raise a `UserError` if intervals do not consist of whole executions.
-
-    Otherwise Keras would end the last execution of an interval in the next interval.
-
-    Args:
-        at_once: the number of batches per execution.
-        interval: batches between two validations.
-        num_batches: the number of batches in the whole training.
-        first_batch: the number of batches that are already done.
-    """
-    if at_once == 1:
-        return
-    if keras.backend.backend() == "torch":
-        raise UserError(
-            "`steps_per_execution` must be 1 on PyTorch, where Keras trains on single batches. "
-            f"Received: steps_per_execution={at_once}"
-        )
-    batches = {"`interval`": interval, "`steps`": num_batches, "the checkpoint": first_batch}
-    for name, value in batches.items():
-        if at_once < 1 or value % at_once:
-            raise UserError(
-                "`steps_per_execution` must be positive, and divide the batches of an interval, of "
-                "the whole training, and of its part that is done. Received: "
-                f"steps_per_execution={at_once}, where {name} is at batch {value}. Pass "
-                "`steps_per_execution=1`, or another divisor."
-            )
 
 
 def _compiles_later(context):

@@ -63,7 +63,6 @@ class TrainingState:
         run: names and JSON values of the options and fingerprints that must not change.
         metric_sums: the values of the metrics' variables in an unfinished epoch, as nested lists;
             none after a whole epoch.
-        finite_means: name -> mean of the unfinished epoch, as `SkipNonFinite` last checked it.
     """
 
     path: Path | None = None
@@ -73,7 +72,6 @@ class TrainingState:
     history: dict[str, list[float]] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
     metric_sums: list[Any] = field(default_factory=list)
-    finite_means: dict[str, float] = field(default_factory=dict)
 
     def check_run(self, run: Mapping[str, Any]) -> None:
         """Raise a `UserError` if a value in `run` differs from the value of this training.
@@ -303,6 +301,11 @@ def find_start(folder: str | PathLike, steps: int, resume: bool, overwrite: bool
             "%s has no checkpoint to resume from: training starts from the beginning.", folder
         )
     return state
+
+
+def steps_done(model: keras.Model) -> int:
+    """Return the number of updates of a compiled model."""
+    return int(ops.convert_to_numpy(model.optimizer.iterations))
 
 
 def metric_sums(model: keras.Model) -> list[Any]:

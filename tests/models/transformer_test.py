@@ -11,7 +11,7 @@ from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.parser_transformer import ParserTransformer
-from keras_transformer.training.schedules import NoamSchedule
+from keras_transformer.training.optimizer import NoamSchedule
 from tests.helpers import (
     assert_close,
     class_for,

@@ -128,19 +128,13 @@ def test_the_folder_must_be_named(texts):
         kt.Translator.train(*parallel_texts(texts), **SMALL)
 
 
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
-def test_several_batches_at_once_are_the_same_training(trained, texts, tmp_path, caplog):
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch compiles nothing")
+def test_a_training_logs_what_it_compiles(texts, tmp_path, caplog):
     caplog.set_level("INFO")
-    options = {**SMALL, "output_dir": tmp_path, "steps_per_execution": 2}
-    translator = kt.Translator.train(*parallel_texts(texts), **options, steps=4)
+    kt.Translator.train(*parallel_texts(texts), **SMALL, output_dir=tmp_path, steps=2)
     # TensorFlow compiles later, and so short a training never.
     is_compiled = any("batch shape is compiled" in message for message in caplog.messages)
     assert is_compiled == (keras.backend.backend() == "jax")
-    one = kt.Transformer(**translator.model.hyperparameters)
-    two = kt.Transformer(**translator.model.hyperparameters)
-    for model, folder in ((one, trained[0]), (two, tmp_path)):
-        kt.training.load_weights(model, folder / "checkpoints" / "step-4.weights.h5")
-    assert all(map(np.array_equal, one.get_weights(), two.get_weights()))
 
 
 @pytest.mark.slow

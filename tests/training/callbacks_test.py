@@ -1,5 +1,4 @@
 import contextlib
-import itertools
 import sys
 import threading
 
@@ -12,7 +11,7 @@ from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.training import callbacks as callbacks_module
-from keras_transformer.training import progress as progress_module
+from keras_transformer.training import fit_progress as progress_module
 from keras_transformer.training.callbacks import (
     CompileLater,
     LimitInFlightBatches,
@@ -22,10 +21,9 @@ from keras_transformer.training.callbacks import (
     first_compiled_batch,
     xla_pays,
 )
-from keras_transformer.training.optimizer import WholeBatchOptimizer
-from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
+from keras_transformer.training.fit_progress import LogProgress, ShowProgress
+from keras_transformer.training.optimizer import NoamSchedule, WholeBatchOptimizer
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
-from keras_transformer.training.schedules import NoamSchedule
 from tests.helpers import normal, wait_for
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
@@ -86,25 +84,6 @@ def test_stop_on_non_finite(tmp_path, value):
     assert "\n" not in message
 
 
-@pytest.mark.each_backend
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
-def test_stop_on_non_finite_names_all_batches_of_an_execution(tmp_path):
-    model, batches = model_and_batches(tmp_path)
-    model.compile("sgd", LabelSmoothedCrossentropy(reduction="sum"), steps_per_execution=2)
-    spoil = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: batch == 3 and spoil_weights(spoil.model, np.nan)
-    )
-    checkpoints = Checkpoints()
-    callbacks = [StopOnNonFinite(batches, checkpoints), spoil]
-    with pytest.raises(ValueError) as error:
-        model.fit(batches.stream(3), steps_per_epoch=20, callbacks=callbacks, verbose=0)
-    pairs = np.concatenate([batches.pairs_of_batch(*divmod(i, len(batches)))[1] for i in (7, 8)])
-    numbers = ", ".join(str(pair + 1) for pair in sorted(pairs))
-    message = str(error.value)
-    assert "one of the steps 8 to 9. The 2 batches hold" in message
-    assert f"pairs {numbers} of" in message
-
-
 # What a callback may do while the device goes on
 
 
@@ -124,10 +103,10 @@ def dense_model(optimizer, kind=keras.Sequential, **options):
     return model
 
 
-def stream(spoiled=()):
+def stream():
     x, y = normal(2, 2), normal(2, 1)
-    for i in itertools.count():
-        yield x, np.full_like(y, np.nan) if i in spoiled else y
+    while True:
+        yield x, y
 
 
 class Watch(keras.callbacks.Callback):
@@ -144,19 +123,14 @@ class Watch(keras.callbacks.Callback):
         self.threads.add(threading.current_thread())
 
 
-def skipping(rate=0.1):
-    return WholeBatchOptimizer(keras.optimizers.SGD(rate), skip_nonfinite=True)
-
-
 @pytest.mark.each_backend
 def test_nothing_waits_for_the_device_at_each_batch(tmp_path):
     watch, checkpoints = Watch(), RollingCheckpoints(tmp_path, every_steps=1000)
-    model = dense_model(skipping(), CountingModel)
+    model = dense_model("sgd", CountingModel)
     stop = StopOnNonFinite(None, checkpoints)
     callbacks = [
         LimitInFlightBatches(),
         LogProgress(lambda batches: 2 * batches, 60),
-        SkipNonFinite(checkpoints, 60),
         stop,
         watch,
         checkpoints,
@@ -335,17 +309,6 @@ def test_learning_rate_that_is_no_schedule():
     assert [logs["learning_rate"] for logs in watch.logs.values()] == [0.25] * 3
 
 
-@pytest.mark.parametrize("spoiled", [(13,), (2, 5, 13), (38,)], ids=str)
-def test_skipped_updates_are_told_and_leave_the_means_finite(tmp_path, caplog, spoiled):
-    model = dense_model(skipping(rate=0.0))
-    checkpoints = RollingCheckpoints(tmp_path)
-    callbacks = [SkipNonFinite(checkpoints, 40), checkpoints]
-    history = model.fit(stream(spoiled), steps_per_epoch=40, callbacks=callbacks, verbose=0).history
-    # The weights stay, so the loss of every other batch is the same.
-    assert history["loss"] == pytest.approx([float(model.test_on_batch(*next(stream())))])
-    assert f"Skipped so far: {len(spoiled)}." in caplog.text
-
-
 def test_log_score_is_seen_by_the_history_and_by_later_callbacks():
     scores = iter([1.5, 2.5])
     seen = []
@@ -462,8 +425,3 @@ def test_compiled_from_the_batch_on(first, done, expected):
     assert watch.compiled == [False] * expected + [True] * (6 - expected)
     assert len({id(function) for function in watch.functions[expected:]}) == 1
     assert watch.losses == pytest.approx(plain.losses, rel=1e-5)
-
-
-@on_tensorflow
-def test_batches_of_an_execution_go_together():
-    assert fit_twice(CompileLater(3), steps_per_execution=3).compiled == [False, True]

@@ -9,14 +9,14 @@ from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.callbacks import LogScore
-from keras_transformer.training.early_stopping import (
+from keras_transformer.training.optimizer import WholeBatchOptimizer
+from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.stopping import (
     StopEarly,
     best_checkpoints,
     has_ended,
     merit,
 )
-from keras_transformer.training.optimizer import WholeBatchOptimizer
-from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import TrainingState, newest_state
 from keras_transformer.weights.checkpoints import list_checkpoints, step_of
@@ -38,7 +38,7 @@ def train(folder, batches, num_batches, state):
     scores = iter(SCORES[len(checkpoints.history.get("val_bleu", [])) :])
     callbacks = [
         LogScore("val_bleu", lambda: next(scores)),
-        StopEarly("val_bleu", 3, checkpoints),
+        StopEarly("val_bleu", 3, checkpoints.history),
         checkpoints,
     ]
     parts = plan_parts(state.batches, num_batches, 2)

@@ -24,8 +24,8 @@ from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.models.metrics import TokenAccuracy
+from keras_transformer.training.optimizer import NoamSchedule
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
-from keras_transformer.training.schedules import NoamSchedule
 from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import find_start, list_states
 from keras_transformer.weights.checkpoints import list_checkpoints

@@ -12,8 +12,7 @@ import pytest
 from keras_transformer.errors import UserError
 from keras_transformer.models import replication
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.optimizer import WholeBatchOptimizer, paper_optimizer
-from keras_transformer.training.schedules import NoamSchedule
+from keras_transformer.training.optimizer import NoamSchedule, WholeBatchOptimizer, paper_optimizer
 from tests.helpers import dtype_policy, to_numpy
 from tests.small_corpus import new_model, quick_model
 

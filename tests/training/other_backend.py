@@ -11,8 +11,7 @@ import keras
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.optimizer import paper_optimizer
-from keras_transformer.training.schedules import NoamSchedule
+from keras_transformer.training.optimizer import NoamSchedule, paper_optimizer
 from keras_transformer.training.training_state import Snapshot, TrainingState
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 

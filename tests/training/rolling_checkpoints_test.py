@@ -14,10 +14,8 @@ import pytest
 
 from keras_transformer.errors import TrainingStopped
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.training.optimizer import WholeBatchOptimizer
-from keras_transformer.training.progress import SkipNonFinite
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
-from keras_transformer.training.stop_sync import StopRequested, stop_on_signals
+from keras_transformer.training.stopping import StopRequested, stop_on_signals
 from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import Snapshot, list_states, newest_state
 from keras_transformer.weights.checkpoints import list_checkpoints
@@ -127,7 +125,10 @@ def test_stopped_and_resumed_is_as_if_never_stopped(tmp_path, every):
             folder, keep=2, every_steps=every, start=newest_state(folder), run={"a": 1}
         )
         ask = At(stop, lambda _: os.kill(os.getpid(), signal.SIGTERM))
-        with contextlib.suppress(SystemExit), stop_on_signals(checkpoints):
+        with (
+            contextlib.suppress(SystemExit),
+            stop_on_signals(checkpoints.stop_sync, checkpoints.last_good),
+        ):
             model, resumed_history = fit(checkpoints, 14, ask)
         if checkpoints.start.step == 0:  # nothing was due when it was stopped
             assert list_states(folder) and not list_checkpoints(folder)
@@ -169,35 +170,15 @@ def test_a_history_is_the_same_wherever_in_an_interval_the_training_stops(tmp_pa
         assert stop_and_resume(tmp_path / str(stops), stops, 6, model) == expected, stops
 
 
-def test_a_history_is_the_same_when_updates_were_skipped_before_the_stop(tmp_path):
-    def model():
-        model = small_model()
-        optimizer = WholeBatchOptimizer(keras.optimizers.SGD(0.1), skip_nonfinite=True)
-        model.compile(optimizer, "mse")
-        return model
-
-    # One is found by a check, and one is after the interval's last check.
-    def spoiled(start=0):
-        for number, (x, y) in zip(itertools.count(start), batches(start)):
-            yield x, y * np.nan if number in (12, 22) else y
-
-    def train(*stops):
-        options = {"interval": 24, "stream": spoiled}
-        skip = [lambda checkpoints: SkipNonFinite(checkpoints, 24)]
-        return stop_and_resume(tmp_path / str(stops), stops, 24, model, skip, **options)
-
-    expected = train()
-    assert np.isfinite(expected["loss"]).all()
-    for stop in (5, 10, 13, 20, 21, 23):
-        assert train(stop) == expected, stop
-
-
 def test_stop_says_where_to_go_on(tmp_path, caplog):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     for number in (signal.SIGINT, signal.SIGTERM):
         checkpoints = RollingCheckpoints(tmp_path, start=newest_state(tmp_path))
         ask = At(2, lambda _, number=number: os.kill(os.getpid(), number))
-        with pytest.raises(TrainingStopped) as exit, stop_on_signals(checkpoints):
+        with (
+            pytest.raises(TrainingStopped) as exit,
+            stop_on_signals(checkpoints.stop_sync, checkpoints.last_good),
+        ):
             fit(checkpoints, 14, ask)
         assert exit.value.code == 128 + number
         assert str(list_states(tmp_path)[-1]) in caplog.messages[-1]
@@ -209,8 +190,8 @@ def test_stop_says_where_to_go_on(tmp_path, caplog):
 def test_second_signal_ends_at_once():
     script = f"""{MODULES_ALONE}
 import os, signal, time
-from keras_transformer.training.stop_sync import stop_on_signals
-with stop_on_signals(types.SimpleNamespace(stop_soon=False)):
+from keras_transformer.training.stopping import stop_on_signals
+with stop_on_signals(types.SimpleNamespace(stop_soon=False), str):
     os.kill(os.getpid(), signal.SIGTERM)
     print("goes on", flush=True)
     os.kill(os.getpid(), signal.SIGINT)
@@ -237,7 +218,10 @@ def test_executions_of_several_batches(tmp_path):
         model = small_model(steps_per_execution=2)
         checkpoints = RollingCheckpoints(folder, every_steps=4, start=newest_state(folder))
         ask = At(stop, lambda _: os.kill(os.getpid(), signal.SIGTERM))
-        with contextlib.suppress(SystemExit), stop_on_signals(checkpoints):
+        with (
+            contextlib.suppress(SystemExit),
+            stop_on_signals(checkpoints.stop_sync, checkpoints.last_good),
+        ):
             fit(checkpoints, 14, ask, model=model, interval=6)
         # After the second execution; at the end.
         assert checkpoints.batches == int(model.optimizer.iterations) == {2: 4, 99: 14}[stop]

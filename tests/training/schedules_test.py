@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.training.schedules import CooldownSchedule, NoamSchedule
+from keras_transformer.training.optimizer import CooldownSchedule, NoamSchedule
 from tests.helpers import to_numpy
 
 

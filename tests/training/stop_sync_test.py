@@ -4,7 +4,7 @@ import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.training.processes import Processes
-from keras_transformer.training.stop_sync import StopSync
+from keras_transformer.training.stopping import StopSync
 
 pytestmark = pytest.mark.once
 

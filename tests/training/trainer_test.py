@@ -11,11 +11,9 @@ import pytest
 from keras_transformer import progress
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.errors import UserError
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.trainer import (
     Part,
-    check_executions,
     fit_in_parts,
     plan_parts,
     validate,
@@ -39,24 +37,6 @@ from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 )
 def test_parts_end_at_multiples_of_the_interval(first_batch, num_batches, parts):
     assert plan_parts(first_batch, num_batches, interval=4) == parts
-
-
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
-@pytest.mark.parametrize(
-    ("batches", "word"), [((6, 8, 4), "`interval`"), ((4, 10, 4), "`steps`"), ((4, 8, 2), "point")]
-)
-def test_intervals_are_of_whole_executions(batches, word):
-    check_executions(4, 8, 20, 4)
-    check_executions(1, *batches)
-    with pytest.raises(UserError, match=word):
-        check_executions(4, *batches)
-
-
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="several batches at a time")
-def test_no_executions_of_several_batches():
-    check_executions(1, 8, 20, 4)
-    with pytest.raises(UserError, match="`steps_per_execution` must be 1 on PyTorch"):
-        check_executions(4, 8, 20, 4)
 
 
 def model_and_batches(tmp_path):

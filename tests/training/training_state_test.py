@@ -23,7 +23,6 @@ FACTS = {
     "history": {"loss": [2.0, 1.5], "val_bleu": [0.1]},
     "run": {"variant": "tiny", "rate": 1e-9},
     "metric_sums": [2.5, [1.0, float("inf")]],
-    "finite_means": {"loss": 0.1},
 }
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.errors import UserError
-from keras_transformer.training.early_stopping import best_checkpoints
+from keras_transformer.training.stopping import best_checkpoints
 from keras_transformer.weights.checkpoints import average_checkpoints, list_checkpoints
 from keras_transformer.weights.weights_file import load_weights, narrow_weights, save_weights
 from tests.helpers import error_of, randomize, to_numpy

@@ -126,8 +126,6 @@ class OptimizerOptions:
     """Batches per update, equivalent to one batch that is larger by this factor."""
     clip_norm: float | None = None
     """Largest global norm of an update's gradient. Defaults to no clipping."""
-    skip_nonfinite: bool = False
-    """Skip, and count, updates whose gradient is infinite or not a number."""
 
     def validate(self) -> None:
         """Validate the options.
@@ -150,9 +148,6 @@ class FitOptions:
     """Number of updates. With `init`: 300."""
     interval: int = default_with_init(500, lambda *_: 100)
     """Updates between two validations. With `init`: 100."""
-    steps_per_execution: int = mutable_on_resume(1)
-    """Batches that Keras trains on before it handles logs, checkpoints and signals (JAX,
-    TensorFlow). Use several if the device takes only a few milliseconds per step."""
 
     def validate(self) -> None:
         """Validate the options.
@@ -160,7 +155,7 @@ class FitOptions:
         Raises:
             UserError: if a number is out of its range.
         """
-        check_optional(positive_integer, self, "steps", "interval", "steps_per_execution")
+        check_optional(positive_integer, self, "steps", "interval")
 
 
 @dataclass(kw_only=True)

@@ -8,17 +8,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.progress import LogEachMinute, is_shown, new_bar, spinner
-from keras_transformer.training.callbacks import steps_done
-
-if TYPE_CHECKING:
-    from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.training_state import steps_done
 
 # Batches between two reads of the device's values, or of the schedule.
 _BATCHES_BETWEEN = 10
@@ -220,56 +217,6 @@ def _in_words(logs):
         shown[name](logs[name]) if name in shown else f"{name} {float(logs[name]):.4g}"
         for name in sorted(names, key=lambda name: name in ("learning_rate", "tokens_per_second"))
     )
-
-
-class SkipNonFinite(keras.callbacks.Callback):
-    """A callback that warns when the optimizer has skipped an update with a non-finite gradient.
-
-    It checks every tenth batch. After a skipped update it resets the means of the logs, which would
-    otherwise remain infinite, or not a number, until the end of the epoch. If the update was among
-    the last batches of an epoch, the logs are those of the last check.
-
-    Args:
-        checkpoints: the `RollingCheckpoints` of the training, later in the list of callbacks. It
-            keeps the means of the last check, so that they are the same after an interruption.
-        interval: the number of batches per epoch, as without an interruption.
-    """
-
-    async_safe = True
-
-    def __init__(self, checkpoints: "RollingCheckpoints", interval: int):
-        super().__init__()
-        self.checkpoints = checkpoints
-        self.interval = interval
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._first = self.checkpoints.batches % self.interval
-        self._last = self._first // _BATCHES_BETWEEN
-
-    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        tens = (self._first + batch) // _BATCHES_BETWEEN
-        if tens == self._last:
-            return
-        self._last = tens
-        model = self.model
-        means = {
-            name: float(ops.convert_to_numpy(value))
-            for name, value in model.get_metrics_result().items()
-        }
-        if np.isfinite(means["loss"]):
-            self.checkpoints.finite_means = means
-        else:
-            model.reset_metrics()
-            self._warn(means["loss"])
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if logs is not None and not np.isfinite(logs.get("loss", 0.0)):
-            self._warn(logs["loss"])
-            logs.update(self.checkpoints.finite_means)
-
-    def _warn(self, loss: float) -> None:
-        skipped = int(ops.convert_to_numpy(self.model.optimizer.num_skipped))
-        logger.warning("The loss is %s: the update is skipped. Skipped so far: %d.", loss, skipped)
 
 
 def learning_rates(optimizer: keras.optimizers.Optimizer) -> Callable[[int], float]:
