@@ -1,7 +1,4 @@
-"""Options of the stages of a training.
-
-The modules of options do not import Keras, so a command prints its help at once.
-"""
+"""Options of the stages of a training."""
 
 import os
 from dataclasses import dataclass
