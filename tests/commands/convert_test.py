@@ -26,7 +26,9 @@ def test_preset_with_a_card(tmp_path, capsys):
         kt.Translator.from_preset(preset),
         kt.Translator.from_preset(kt.convert.marian(source)),
     )
-    assert loaded.search == read.search and loaded._encode(["the dog"]) == read._encode(["the dog"])
+    assert loaded.search == read.search and loaded.preprocessor.encode_sources(
+        ["the dog"]
+    ) == read.preprocessor.encode_sources(["the dog"])
     weights = loaded.model.get_weights(), read.model.get_weights()
     assert all(map(np.array_equal, *weights)) and len(weights[0]) == len(weights[1])
     card = (preset / "README.md").read_text("utf-8")

@@ -65,7 +65,9 @@ def test_from_preset_converts_a_marian_folder_once(opus, monkeypatch, cache):
     for ours in (translator, again):
         weights = ours.model.get_weights(), expected.model.get_weights()
         assert all(map(np.array_equal, *weights)) and len(weights[0]) == len(weights[1])
-        assert ours._encode(SENTENCES) == expected._encode(SENTENCES)
+        assert ours.preprocessor.encode_sources(SENTENCES) == expected.preprocessor.encode_sources(
+            SENTENCES
+        )
     # The cache holds a preset, and not a copy of what was converted.
     (preset,) = cache.iterdir()
     assert not {path.name for path in preset.rglob("*")} & {"model.safetensors", "vocab.json"}
@@ -151,9 +153,9 @@ def test_the_target_language_is_chosen_per_call_without_loading_again(tmp_path, 
     for code, expected in outputs.items():
         loaded = kt.Translator.from_preset(several, target_lang=code, **SHORT)
         assert loaded(SENTENCES) == expected and loaded.metadata["target"] == code
-        assert loaded._encode(SENTENCES) == kt.Translator.from_preset(
+        assert loaded.preprocessor.encode_sources(SENTENCES) == kt.Translator.from_preset(
             kt.convert.marian(several, code)
-        )._encode(SENTENCES)
+        ).preprocessor.encode_sources(SENTENCES)
     with pytest.raises(kt.UserError, match="2 languages.*The most similar are deu, fra"):
         translator(SENTENCES, target_lang="dx")
 

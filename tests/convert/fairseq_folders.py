@@ -187,7 +187,7 @@ def check_searches(theirs, tokenizer, translator, source_rows, target_rows, alph
         The share of the outputs that end.
     """
     sentences = [" ".join(s.split()[:3]) for s in text(8)]
-    ours = translator._encode(sentences)
+    ours = translator.preprocessor.encode_sources(sentences)
     longest = max(map(len, ours))
     batch = np.array([ids + [0] * (longest - len(ids)) for ids in ours], "int32")
     ended = []

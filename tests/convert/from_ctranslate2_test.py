@@ -271,7 +271,9 @@ def assert_same_scores(translator, folder, sources, targets, prefixes=("", "")):
         for prefix, texts in zip(prefixes, (sources, targets))
     ]
     target_ids = [[*ids, END_ID] for ids in translator.tokenizer.encode(targets)]
-    outputs = teacher_forced(translator.model, translator._encode(sources), target_ids, 256)
+    outputs = teacher_forced(
+        translator.model, translator.preprocessor.encode_sources(sources), target_ids, 256
+    )
     for result, output in zip(theirs.score_batch(*words), outputs):
         assert_close(output.log_probs, result.log_probs, atol=1e-4)
 
@@ -303,7 +305,9 @@ def test_export_and_conversion_keep_the_weights(name, tmp_path):
         assert old.name == new.name
         np.testing.assert_array_equal(*map(ops.convert_to_numpy, (old, new)))
     sentences = ["the dog sees a cat", "über 東京"]
-    assert after._encode(sentences) == before._encode(sentences)
+    assert after.preprocessor.encode_sources(sentences) == before.preprocessor.encode_sources(
+        sentences
+    )
 
 
 # Old files
@@ -330,7 +334,9 @@ def test_words_are_tokens_of_the_tokenizer_of_an_export(tmp_path):
     translator = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "model"))
     translator.export(tmp_path / "again", format="ctranslate2")
     again = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "again"))
-    assert again._encode(["w1 w2 w9"]) == translator._encode(["w1 w2 w9"])
+    assert again.preprocessor.encode_sources(
+        ["w1 w2 w9"]
+    ) == translator.preprocessor.encode_sources(["w1 w2 w9"])
     assert_same_scores(translator, tmp_path / "model", ["w1 w2"], ["t1"])
     for old, new in zip(translator.model.weights, again.model.weights, strict=True):
         np.testing.assert_array_equal(*map(ops.convert_to_numpy, (old, new)))

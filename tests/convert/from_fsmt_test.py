@@ -221,7 +221,7 @@ def test_a_preset_translates_the_same(tmp_path):
 def test_a_tag_becomes_its_token(tmp_path):
     make_folder(tmp_path / "m")
     translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / "m"))
-    (plain,) = translator._encode(["the dog"])
+    (plain,) = translator.preprocessor.encode_sources(["the dog"])
     tag = translator.source_tokenizer.tokens[-1]
-    (ids,) = translator.tagged(tag)._encode(["the dog"])
+    (ids,) = translator.tagged(tag).preprocessor.encode_sources(["the dog"])
     assert ids == [*translator.source_tokenizer.tokens_to_ids([tag]), *plain]

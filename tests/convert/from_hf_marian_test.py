@@ -265,7 +265,7 @@ def test_the_target_language_is_the_first_source_token(several, caplog):
     ((their_ids,),) = [theirs([">>fra<< the dog"])["input_ids"]]
     plain = theirs(["the dog"])["input_ids"][0]
     assert their_ids[1:] == plain
-    (ids,) = translator._encode(["the dog"])
+    (ids,) = translator.preprocessor.encode_sources(["the dog"])
     assert ids[0] == translator.source_tokenizer.tokens_to_ids([">>fra<<"])[0]
     plain = kt.convert.marian(several).preprocessor.encode_sources(["the dog"])
     assert ids[1:] == plain[0]
@@ -285,7 +285,7 @@ def test_tags_of_a_converted_model_become_its_tokens(several):
     theirs = AutoTokenizer.from_pretrained(several)
     translator = kt.Translator.from_preset(kt.convert.marian(several, "deu"))
     for tag in (">>deu<<", ">>fra<<"):
-        (ids,) = translator.tagged(tag)._encode(["the dog"])
+        (ids,) = translator.tagged(tag).preprocessor.encode_sources(["the dog"])
         (expected,) = theirs([f"{tag} the dog"])["input_ids"]
         assert translator.source_tokenizer.ids_to_tokens(ids) == theirs.convert_ids_to_tokens(
             expected

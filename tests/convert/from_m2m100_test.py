@@ -188,7 +188,7 @@ def test_a_tag_is_the_language_of_the_source(tmp_path, kind):
     theirs, tokenizer = make_folder(tmp_path / "m", kind=kind)
     code, token = {"m2m100": ("fr", "__fr__"), "nllb": ("fra_Latn", "fra_Latn")}[kind]
     tokenizer.src_lang = code
-    (ids,) = convert(tmp_path / "m", kind).tagged(token)._encode(["the dog"])
+    (ids,) = convert(tmp_path / "m", kind).tagged(token).preprocessor.encode_sources(["the dog"])
     rows = their_ids(theirs.config.vocab_size)
     assert rows[ids].tolist() == tokenizer("the dog").input_ids
 

@@ -144,7 +144,7 @@ def test_translations_equal_those_of_transformers(name, tmp_path, caplog):
     before = f">>{language}<< " if language else ""
     for sentence, (translation, score) in zip(SENTENCES, ours.translate(SENTENCES)):
         batch = tokenizer([before + sentence], return_tensors="pt")
-        (ids,) = ours._encode([sentence])
+        (ids,) = ours.preprocessor.encode_sources([sentence])
         names = {i: name for name, i in tokenizer.encoder.items()}
         expected = [names[i] for i in batch["input_ids"][0].tolist()]
         assert ours.source_tokenizer.ids_to_tokens(ids) == expected

@@ -72,10 +72,10 @@ def test_transformers_gives_the_same_outputs(options, tmp_path):
     translator = new_translator(**options)
     translator.export(tmp_path / "marian", format="marian")
     model, theirs = load(tmp_path / "marian")
-    assert theirs(SENTENCES)["input_ids"] == translator._encode(SENTENCES)
+    assert theirs(SENTENCES)["input_ids"] == translator.preprocessor.encode_sources(SENTENCES)
 
     sources = ops.convert_to_numpy(
-        keras.utils.pad_sequences(translator._encode(SENTENCES), padding="post")
+        keras.utils.pad_sequences(translator.preprocessor.encode_sources(SENTENCES), padding="post")
     )
     targets = np.random.default_rng(0).integers(4, 60, (len(sources), 5))
     targets[:, 0] = START_ID
@@ -114,7 +114,9 @@ def test_export_and_conversion_keep_the_weights(options, tmp_path):
     ]
     for before, after in zip(translator.model.get_weights(), back.model.get_weights()):
         np.testing.assert_array_equal(before, after)
-    assert back._encode(SENTENCES) == translator._encode(SENTENCES)
+    assert back.preprocessor.encode_sources(SENTENCES) == translator.preprocessor.encode_sources(
+        SENTENCES
+    )
     assert back.search.length_penalty == "power" and back.search.beam_size == 4
 
 
@@ -135,7 +137,7 @@ def test_a_converted_model_is_exported_again(tmp_path):
     assert (their_tokenizer.source_lang, their_tokenizer.target_lang) == ("eng", "deu")
     text = ">>deu<< the dog"
     ids = their_tokenizer([text], return_tensors="pt")
-    assert ids["input_ids"].tolist() == translator._encode(["the dog"])
+    assert ids["input_ids"].tolist() == translator.preprocessor.encode_sources(["the dog"])
     old = load(tmp_path / "a")[1]([text], return_tensors="pt")
     for model, batch, start in ((theirs, old, len(names) - 1), (again, ids, START_ID)):
         with torch.no_grad():
@@ -217,9 +219,14 @@ def test_reserved_pieces_may_have_other_names(tmp_path):
     translator = kt.Translator(model, named, extra_length=8)
     translator.export(tmp_path / "model", format="marian")
     _, theirs = load(tmp_path / "model")
-    assert theirs(SENTENCES[0])["input_ids"] == translator._encode(SENTENCES[:1])[0]
+    assert (
+        theirs(SENTENCES[0])["input_ids"]
+        == translator.preprocessor.encode_sources(SENTENCES[:1])[0]
+    )
     again = kt.Translator.from_preset(kt.convert.marian(tmp_path / "model"))
-    assert again._encode(SENTENCES) == translator._encode(SENTENCES)
+    assert again.preprocessor.encode_sources(SENTENCES) == translator.preprocessor.encode_sources(
+        SENTENCES
+    )
 
 
 def test_another_length_penalty_is_exported_with_a_warning(tmp_path, caplog):

@@ -210,7 +210,11 @@ def test_a_source_of_one_token_without_an_end_is_translated(tmp_path, translator
     )
     translator.save_to_preset(tmp_path / "preset")
     lm = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path / "preset"))
-    (word,) = [x for x in ("the", "dog", "cat", "a") if len(translator._encode([x])[0]) == 1][:1]
+    (word,) = [
+        x
+        for x in ("the", "dog", "cat", "a")
+        if len(translator.preprocessor.encode_sources([x])[0]) == 1
+    ][:1]
     assert lm.generate(["", word]) == translator(["", word]) and translator([word]) != [""]
 
 

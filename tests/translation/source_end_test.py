@@ -41,7 +41,9 @@ def test_as_many_tokens_as_may_be():
         translator = kt.Translator(
             new_model(), tokenizer(), max_source_length=5, source_end=source_end
         )
-        assert translator._encode([text]) == [ids[:most] + [END_ID] * source_end]
+        assert translator.preprocessor.encode_sources([text]) == [
+            ids[:most] + [END_ID] * source_end
+        ]
         assert translator.prepare([text])[0].is_cut == (len(ids) > most)
 
 

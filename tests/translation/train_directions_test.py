@@ -96,7 +96,9 @@ def test_a_training_of_several_directions_translates_each_by_its_tag(tmp_path):
         expected = list(as_they_are.translate([f"{tag} {text}" for text in SENTENCES]))
         assert list(tagged.translate(SENTENCES)) == expected
         assert tagged.model is translator.model
-    sources = [translator.tagged(tag)._encode(SENTENCES) for tag in ("<2de>", "<2en>")]
+    sources = [
+        translator.tagged(tag).preprocessor.encode_sources(SENTENCES) for tag in ("<2de>", "<2en>")
+    ]
     assert sources[0] != sources[1]
     with pytest.raises(kt.UserError, match="no token '<2fr>'"):
         translator.tagged("<2fr>")
