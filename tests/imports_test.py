@@ -27,7 +27,7 @@ keras_transformer.Transformer(20, 1, 8, 8, 2, activation="gelu")
 assert "tensorflow" not in sys.modules
 """
 LATE = """
-scores = "keras_transformer.parsing.evalb.scores"
+scores = "keras_transformer.parsing.evalb_scores"
 assert scores not in sys.modules
 assert keras_transformer.parsing.EvalbScores.__module__ == scores
 assert "keras_transformer.parsing.treebanks" not in sys.modules and "nltk" not in sys.modules

@@ -104,7 +104,7 @@ def test_each_public_name_has_one_namespace():
 MAY_PRINT = (
     "commands/",
     "command_line.py",
-    "parsing/evalb/__main__.py",
+    "parsing/evalb.py",
     "training/fit_progress.py",
 )
 # Options of the compilers of the backends.

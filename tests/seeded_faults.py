@@ -376,8 +376,8 @@ FAULTS = {
         ('r".[^-=|]*"', 'r".[^-|]*"'),
     ],
     # EVALB
-    "parsing/evalb/evaluate.py": [
-        ("if bracket.start == bracket.end:", "if False:"),
+    "parsing/evalb.py": [
+        ("if bracket.start != bracket.end and not", "if not"),
         ("del left[index]", "pass"),
         (
             "start < bracket.start < end < bracket.end or",
@@ -388,14 +388,14 @@ FAULTS = {
             "if gold_quote.tag in deleted:",
         ),
     ],
-    "parsing/evalb/sentence.py": [
+    "parsing/evalb_inputs.py": [
         (
             "if tag not in self.parameters.delete_labels_for_length:",
             "if tag not in self.parameters.delete_labels:",
         ),
         ("for bracket in self.brackets[quote.num_opened :]:", "for bracket in self.brackets:"),
     ],
-    "parsing/evalb/scores.py": [
+    "parsing/evalb_scores.py": [
         ("row.length <= cutoff_length", "row.length < cutoff_length"),
         ("row.crossing <= 2", "row.crossing < 2"),
     ],

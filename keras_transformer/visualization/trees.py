@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.evalb.evaluate import (
+from keras_transformer.parsing.evalb import (
     MATCHED,
     UNMATCHED,
     find_differences,
 )
-from keras_transformer.parsing.evalb.parameters import Parameters
+from keras_transformer.parsing.evalb_inputs import Parameters
 from keras_transformer.parsing.traversal import is_leaf
 from keras_transformer.visualization.drawing import (
     LIGHT,

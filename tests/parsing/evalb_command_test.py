@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.parsing.evalb.__main__ import main
+from keras_transformer.parsing.evalb import main
 
 pytestmark = pytest.mark.once
 

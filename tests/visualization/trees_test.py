@@ -8,7 +8,7 @@ from nltk import Tree
 
 import keras_transformer as kt
 from keras_transformer.decoding.beam_trace import BeamHistory, Hypothesis
-from keras_transformer.parsing.evalb.evaluate import find_differences
+from keras_transformer.parsing.evalb import find_differences
 from keras_transformer.visualization import (
     BeamTree,
     TreeComparison,

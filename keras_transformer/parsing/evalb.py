@@ -1,14 +1,27 @@
-"""EVALB's comparison of the brackets of two trees."""
+"""EVALB's scores of constituency trees, computed as Sekine and Collins's C program does.
 
+`evaluate_trees` and `evaluate_files` score in Python. The command
+`python -m keras_transformer.parsing.evalb` prints the same output as the C program.
+"""
+
+import argparse
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from keras_transformer.errors import UserError
-from keras_transformer.parsing.evalb.parameters import Parameters, read_lines
-from keras_transformer.parsing.evalb.scores import EvalbScores, SentenceScores, Status
-from keras_transformer.parsing.evalb.sentence import Bracket, Sentence, read_sentence
+from keras_transformer.errors import UserError, ended_by_pipe
+from keras_transformer.parsing.evalb_inputs import (
+    Bracket,
+    Parameters,
+    Sentence,
+    named_parameters,
+    read_lines,
+    read_sentence,
+)
+from keras_transformer.parsing.evalb_scores import TABLE_HEAD, EvalbScores, SentenceScores, Status
 from keras_transformer.progress import bar
 
 if TYPE_CHECKING:
@@ -126,30 +139,23 @@ def find_differences(
     gold_sentence = read_sentence(gold, parameters)
     predicted_sentence = read_sentence(predicted, parameters)
     message = align(gold_sentence, predicted_sentence, parameters)
-    gold_brackets = _scored_by_number(gold_sentence, parameters)
-    predicted_brackets = _scored_by_number(predicted_sentence, parameters)
+    gold_brackets = _scored_brackets(gold_sentence, parameters)
+    predicted_brackets = _scored_brackets(predicted_sentence, parameters)
     pairs = []
     if not message:
-        gold_list, predicted_list = list(gold_brackets.values()), list(predicted_brackets.values())
-        pairs = matched_brackets(gold_list, predicted_list, parameters)
+        pairs = _matched_brackets(gold_brackets, predicted_brackets, parameters)
     return Differences(
-        _statuses(gold_sentence, gold_brackets, [place for place, _ in pairs]),
-        _statuses(predicted_sentence, predicted_brackets, [place for _, place in pairs]),
+        _statuses(gold_sentence, gold_brackets, [number for number, _ in pairs]),
+        _statuses(predicted_sentence, predicted_brackets, [number for _, number in pairs]),
         message,
     )
 
 
-def _scored_by_number(sentence: Sentence, parameters: Parameters) -> dict[int, Bracket]:
-    """Return the brackets that are scored, by the numbers of their constituents."""
-    found = (scored_bracket(bracket, parameters) for bracket in sentence.brackets)
-    return {number: bracket for number, bracket in enumerate(found) if bracket is not None}
-
-
-def _statuses(sentence: Sentence, scored: dict[int, Bracket], matched: Iterable[int]) -> list[str]:
-    numbers = list(scored)
-    statuses = [UNMATCHED if i in scored else NOT_SCORED for i in range(len(sentence.brackets))]
-    for place in matched:
-        statuses[numbers[place]] = MATCHED
+def _statuses(sentence: Sentence, scored: Iterable[int], matched: Iterable[int]) -> list[str]:
+    statuses = [NOT_SCORED] * len(sentence.brackets)
+    for status, numbers in ((UNMATCHED, scored), (MATCHED, matched)):
+        for number in numbers:
+            statuses[number] = status
     return statuses
 
 
@@ -202,14 +208,14 @@ def _score(gold: Sentence, predicted: Sentence, parameters: Parameters) -> Sente
     if message:
         return _unscored(gold, predicted, parameters, Status.ERROR, message)
 
-    gold_brackets = _scored_brackets(gold.brackets, parameters)
-    predicted_brackets = _scored_brackets(predicted.brackets, parameters)
+    gold_brackets = _scored_brackets(gold, parameters)
+    predicted_brackets = _scored_brackets(predicted, parameters)
     return SentenceScores(
         gold.length,
-        matched=len(matched_brackets(gold_brackets, predicted_brackets, parameters)),
+        matched=len(_matched_brackets(gold_brackets, predicted_brackets, parameters)),
         gold_brackets=len(gold_brackets),
         predicted_brackets=len(predicted_brackets),
-        crossing=_count_crossing(gold_brackets, predicted_brackets),
+        crossing=_count_crossing(gold_brackets.values(), predicted_brackets.values()),
         words=len(gold.words),
         correct_tags=sum(map(parameters.same_label, gold.tags, predicted.tags)),
     )
@@ -222,8 +228,8 @@ def _unscored(
         gold.length,
         status,
         message,
-        gold_brackets=len(_scored_brackets(gold.brackets, parameters)),
-        predicted_brackets=len(_scored_brackets(predicted.brackets, parameters)),
+        gold_brackets=len(_scored_brackets(gold, parameters)),
+        predicted_brackets=len(_scored_brackets(predicted, parameters)),
     )
 
 
@@ -264,40 +270,37 @@ def _difference(gold: Sequence[str], predicted: Sequence[str], parameters: Param
     return ""
 
 
-def _scored_brackets(brackets: Iterable[Bracket], parameters: Parameters) -> list[Bracket]:
-    scored = (scored_bracket(bracket, parameters) for bracket in brackets)
-    return [bracket for bracket in scored if bracket is not None]
-
-
-def scored_bracket(bracket: Bracket, parameters: Parameters) -> Bracket | None:
-    """Return a bracket with its bare label (NP for NP-SBJ-1, VP for VP=2), or None if it has no
-    words or its label is deleted.
+def _scored_brackets(sentence: Sentence, parameters: Parameters) -> dict[int, Bracket]:
+    """Return the brackets that are scored, by the numbers of their constituents, with their bare
+    labels (NP for NP-SBJ-1, VP for VP=2): brackets with words whose label is not deleted.
     """
-    if bracket.start == bracket.end:
-        return None
-    label = bracket.label.partition("-")[0].partition("=")[0]
-    return None if parameters.deletes_bracket(label) else Bracket(label, bracket.start, bracket.end)
+    scored = {}
+    for number, bracket in enumerate(sentence.brackets):
+        label = bracket.label.partition("-")[0].partition("=")[0]
+        if bracket.start != bracket.end and not parameters.deletes_bracket(label):
+            scored[number] = Bracket(label, bracket.start, bracket.end)
+    return scored
 
 
-def matched_brackets(
-    gold: Sequence[Bracket], predicted: Sequence[Bracket], parameters: Parameters
+def _matched_brackets(
+    gold: Mapping[int, Bracket], predicted: Mapping[int, Bracket], parameters: Parameters
 ) -> list[tuple[int, int]]:
     """Match each gold bracket to the first equal predicted bracket that is not matched yet.
 
     Returns:
-        The pairs of their indices in the two lists.
+        The pairs of their numbers.
     """
-    places = defaultdict(list)
-    for place, bracket in enumerate(predicted):
-        places[bracket.start, bracket.end].append(place)
+    by_span = defaultdict(list)
+    for number, bracket in predicted.items():
+        by_span[bracket.start, bracket.end].append(number)
     pairs = []
-    for gold_place, bracket in enumerate(gold):
-        left = places[bracket.start, bracket.end]
-        for index, place in enumerate(left):
+    for gold_number, bracket in gold.items():
+        left = by_span[bracket.start, bracket.end]
+        for index, number in enumerate(left):
             if not parameters.labeled or parameters.same_label(
-                bracket.label, predicted[place].label
+                bracket.label, predicted[number].label
             ):
-                pairs.append((gold_place, place))
+                pairs.append((gold_number, number))
                 del left[index]
                 break
     return pairs
@@ -313,3 +316,103 @@ def _count_crossing(gold: Iterable[Bracket], predicted: Iterable[Bracket]) -> in
         )
         for bracket in predicted
     )
+
+
+# The command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Score a file of predicted trees against a gold file, and print the output of the C program.
+
+    Both files have one tree per line; an empty line is an empty tree.
+
+    Args:
+        arguments: the command's arguments. Defaults to those of the process.
+
+    Returns:
+        The exit status.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        parameters = _parameters(options)
+        gold, predicted = read_files(options.gold, options.test, parameters)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if parameters.debug:
+        print(
+            f"DEBUG {parameters.debug} has no effect: debugging output is not supported.",
+            file=sys.stderr,
+        )
+    scores = score_sentences(gold, predicted, parameters)
+    with ended_by_pipe():
+        _print_scores(scores)
+        sys.stdout.flush()
+    return _warn_of_errors(scores, parameters.max_error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m keras_transformer.parsing.evalb",
+        description="Score a file of predicted trees against a gold file, and print the output "
+        "of the C program. Both files have one tree per line; an empty line is an empty tree.",
+        epilog="Exit status: 0; 1 if there were more errors than the C program allows (all "
+        "sentences are still scored); 2 if the input is not valid.",
+    )
+    parser.add_argument("gold", metavar="GOLD", help="the file of gold trees")
+    parser.add_argument("test", metavar="TEST", help="the file of predicted trees")
+    parser.add_argument(
+        "-p",
+        dest="parameters",
+        metavar="PRM",
+        help="a parameter file, or the name of one that is included: "
+        f"{', '.join(named_parameters())} (default: nothing is deleted)",
+    )
+    parser.add_argument(
+        "-c", dest="cutoff_length", metavar="N", type=int, help="the cut-off length (40)"
+    )
+    parser.add_argument(
+        "-e", dest="max_error", metavar="N", type=int, help="the number of errors allowed (10)"
+    )
+    return parser
+
+
+def _parameters(options: argparse.Namespace) -> Parameters:
+    """Return the parameters of the file, overridden by the options of the command line."""
+    name = options.parameters
+    if name is None:
+        parameters = Parameters()
+    elif name in named_parameters() and not Path(name).is_file():
+        parameters = Parameters.named(name)
+    else:
+        parameters = Parameters.from_file(name)
+    chosen = {field: getattr(options, field) for field in ("cutoff_length", "max_error")}
+    return replace(parameters, **{k: value for k, value in chosen.items() if value is not None})
+
+
+def _print_scores(scores: EvalbScores) -> None:
+    print(TABLE_HEAD)
+    for number, sentence in enumerate(scores.sentence_scores, start=1):
+        if sentence.message:
+            print(f"{number} : {sentence.message}", file=sys.stderr)
+        print(sentence.table_row(number))
+    print(scores.table_foot())
+    print(scores)
+
+
+def _warn_of_errors(scores: EvalbScores, max_error: int) -> int:
+    """Return the exit status. The C program allows `max_error` errors and one more."""
+    if scores.errors <= max_error + 1:
+        return 0
+    rows = enumerate(scores.sentence_scores, start=1)
+    stop = [number for number, row in rows if row.message][max(max_error + 1, 0)]
+    print(
+        f"{scores.errors:,} error sentences with MAX_ERROR {max_error}: the C program stops at "
+        f"sentence {stop:,}, without a summary. Here all sentences were scored.",
+        file=sys.stderr,
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
