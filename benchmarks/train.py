@@ -23,8 +23,7 @@ from timing import gpu_product_speed, matrix_product_speed, ratios, spread, take
 from training_systems import make_system
 
 import keras_transformer as kt
-from keras_transformer.command_line import run
-from keras_transformer.memory import keep_freed_memory
+from keras_transformer.command_line import keep_freed_memory, run
 from keras_transformer.training.cost import training_flops
 
 # Vocabulary, source tokens and target tokens of a batch.

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.memory import collect_new_objects_only, peak_memory_mib
+from keras_transformer.models.quantization import _collect_new_objects_only
+from keras_transformer.training.results import _peak_memory_mib
+from tests.helpers import MODULES_ALONE
 
 pytestmark = pytest.mark.once
 
-# The module alone: the package would bring a backend, and threads of its own.
-FOLDER = Path(__file__).parents[1] / "keras_transformer"
+# Modules alone: the package would bring a backend, and threads of its own.
 PROGRAM = """
 import ctypes, resource
 from concurrent.futures import ThreadPoolExecutor
-from memory import keep_freed_memory
+from keras_transformer.command_line import keep_freed_memory
 
 if {keep}:
     assert keep_freed_memory()
@@ -45,8 +46,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 def page_faults(keep):
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(keep=keep)],
-        cwd=FOLDER,
+        [sys.executable, "-c", MODULES_ALONE + PROGRAM.format(keep=keep)],
         capture_output=True,
         text=True,
         check=True,
@@ -64,14 +64,14 @@ def test_freed_memory_serves_the_next_step():
 def test_peak_memory_is_the_kernels_figure():
     lines = Path("/proc/self/status").read_text().splitlines()
     peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))  # in KiB
-    assert peak_memory_mib() == pytest.approx(peak / 1024, abs=5)
+    assert _peak_memory_mib() == pytest.approx(peak / 1024, abs=5)
 
 
 @pytest.mark.usefixtures("nothing_frozen")
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt])
 def test_collections_skip_existing_objects_within_the_block_only(error):
     try:
-        with collect_new_objects_only():
+        with _collect_new_objects_only():
             assert gc.get_freeze_count() > 10_000
             if error:
                 raise error
@@ -84,7 +84,7 @@ def test_collections_skip_existing_objects_within_the_block_only(error):
 def test_objects_that_the_process_has_frozen_stay_frozen():
     gc.freeze()
     try:
-        with collect_new_objects_only():
+        with _collect_new_objects_only():
             pass
         assert gc.get_freeze_count() > 10_000
     finally:

@@ -5,6 +5,7 @@ of its layers are quantized.
 """
 
 import contextlib
+import gc
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,6 @@ import keras
 
 from keras_transformer.annotations import DType
 from keras_transformer.errors import UserError
-from keras_transformer.memory import collect_new_objects_only
 
 _MODE = "int8"
 
@@ -101,7 +101,7 @@ def check_quantizable(model: Any, mode: str | None, config: Any) -> None:
 @contextlib.contextmanager
 def quiet_quantization() -> Iterator[None]:
     """Ignore Keras's warnings about norms and dropout, which have nothing to quantize."""
-    with warnings.catch_warnings(), collect_new_objects_only():
+    with warnings.catch_warnings(), _collect_new_objects_only():
         warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
         yield
 
@@ -114,3 +114,20 @@ def _is_default(config):
 def _parts(config):
     quantizers = config.weight_quantizer, config.activation_quantizer
     return [type(config), *((type(x), x and x.get_config()) for x in quantizers)]
+
+
+@contextlib.contextmanager
+def _collect_new_objects_only() -> Iterator[None]:
+    """Within the block, let the garbage collector examine only objects that are made in it.
+
+    Keras calls `gc.collect()` for each layer that it quantizes. A process that has imported a
+    backend has hundreds of thousands of objects, and each call would examine all of them.
+    """
+    if gc.get_freeze_count():
+        yield  # The process has frozen objects itself, and `unfreeze` would undo that.
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

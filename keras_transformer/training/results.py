@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ import keras
 
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.files import atomic_write
-from keras_transformer.memory import peak_memory_mib
 from keras_transformer.training.context import TrainingContext
 from keras_transformer.training.cost import training_flops
 
@@ -129,7 +129,7 @@ def training_facts(
         "seconds": round(time.time() - context.began + context.start.seconds),
         "seconds_of_fit": round(seconds_of_fit),
         "target_tokens_per_second": round(float(target_tokens / seconds_of_fit)),
-        "peak_memory_mib": peak_memory_mib(),
+        "peak_memory_mib": _peak_memory_mib(),
     }
 
 
@@ -177,3 +177,13 @@ def model_card(title: str, facts: Mapping[str, Any], lines: Iterable[str]) -> st
     )
     items = "".join(f"- {line}\n" for line in (*command, run, *mixture, *filtered, *lines))
     return f"# {title}\n\n{items}"
+
+
+def _peak_memory_mib() -> int | None:
+    """Return the peak memory of this process in MiB, or None on Windows."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts in bytes

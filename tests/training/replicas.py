@@ -69,11 +69,7 @@ def train(name, devices, rows_multiple):
         policy = "mixed_float16" if name == "float16" else "float32"
         random.seed(0)  # Keras takes the seeds of dropout from it.
         with devices.scope(), dtype_policy(policy):
-            model = (
-                new_model(dropout=0.3)
-                if name == "sgd"
-                else quick_model(dropout=0.3)
-            )
+            model = new_model(dropout=0.3) if name == "sgd" else quick_model(dropout=0.3)
             model.compile(
                 optimizer(),
                 LabelSmoothedCrossentropy(reduction="sum"),
