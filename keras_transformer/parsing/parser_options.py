@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.errors import UserError
 from keras_transformer.option_fields import mutable_on_resume
-from keras_transformer.tasks.training_options import TrainingOptions
+from keras_transformer.tasks.pipeline import TrainingOptions
 from keras_transformer.validation import (
     check_choice,
     check_optional,

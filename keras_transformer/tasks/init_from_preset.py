@@ -15,26 +15,17 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions
-from keras_transformer.option_fields import fixed_settings
 from keras_transformer.presets.format import PresetConfig
-from keras_transformer.presets.storage import (
-    check_vocabularies,
-    new_model,
-    read_preset,
-)
+from keras_transformer.presets.storage import check_vocabularies, new_model, read_preset
 from keras_transformer.training.processes import Processes
 from keras_transformer.weights.shards import load_folder_weights
 
-# Options that the preset decides.
-_DECIDED = (
-    *("variant", "scale", "num_layers", "num_decoder_layers", "decoder", "vocabulary_size"),
-    *("source_vocabulary_size", "vocabulary_sentences", "vocabulary_type", "normalization"),
-    *("character_coverage", "byte_fallback"),
-)
+# Options of the model that the preset does not decide.
+_FREE = ("dropout", "label_smoothing", "precision", "zero_start")
 
 
-def check_init(options: Any) -> None:
-    """Check that no option is given that the preset of `init` decides.
+def validate_init(options: Any) -> None:
+    """Validate that no option is given that the preset of `init` decides.
 
     Args:
         options: `TrainingOptions`.
@@ -46,11 +37,11 @@ def check_init(options: Any) -> None:
     init = options.run.init
     if init is None:
         return
-    defaults = _defaults(options)
     given = {
-        name: value
-        for name, value in fixed_settings(options).items()
-        if name in _DECIDED and value != defaults[name]
+        field.name: value
+        for stage in (options.model, options.vocabulary)
+        for field in dataclasses.fields(stage)
+        if field.name not in _FREE and (value := getattr(stage, field.name)) != field.default
     }
     if given:
         raise UserError(
@@ -158,7 +149,7 @@ def make_initial_model(
     return _with_new_tokens(found, expected) if is_extended else found
 
 
-def _with_new_tokens(model, sizes):
+def _with_new_tokens(model: Transformer, sizes: dict[str, Any]) -> Transformer:
     """Return a model of larger vocabularies, whose new rows have random weights."""
     larger = type(model)(**{**model.hyperparameters, **sizes, "dtype": model.dtype_policy})
     for variable, known in zip(larger.weights, model.weights):
@@ -171,14 +162,3 @@ def _with_new_tokens(model, sizes):
 def initial_hyperparameters(init: str | Path, options: ModelOptions) -> dict[str, Any]:
     """Return the model's arguments in a preset, changed by `ModelOptions`."""
     return options.fine_tuned(initial_preset(init)[0].hyperparameters)
-
-
-def _defaults(options):
-    """Return the defaults of all options by name."""
-    defaults = {}
-    for field in dataclasses.fields(options):
-        if dataclasses.is_dataclass(field.type):
-            defaults |= _defaults(getattr(options, field.name))
-        else:
-            defaults[field.name] = field.default
-    return defaults

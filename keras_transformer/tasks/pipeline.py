@@ -6,10 +6,13 @@ order of the paper's section 5.
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
 
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.convert.foreign_transformer import make_transformer
+from keras_transformer.data.batch_planner import BatchingOptions
 from keras_transformer.data.batching import plan_batches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
@@ -17,26 +20,72 @@ from keras_transformer.data.tokenizer import make_tokenizer as write_tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.models.variants import without_training
+from keras_transformer.models.variants import ModelOptions, without_training
 from keras_transformer.option_fields import check_options, fixed_settings
 from keras_transformer.presets.location import PRESET
 from keras_transformer.presets.registry import card_of, license_in
 from keras_transformer.tasks.init_from_preset import (
-    check_init,
     initial_hyperparameters,
     initial_preprocessor,
     initial_preset,
     make_initial_model,
+    validate_init,
 )
-from keras_transformer.tasks.training_options import TrainingOptions
 from keras_transformer.training.context import TrainingContext, make_context
-from keras_transformer.training.optimizer import make_optimizer
+from keras_transformer.training.optimizer import make_optimizer, make_schedule
 from keras_transformer.training.results import model_card, training_facts, write_results
+from keras_transformer.training.stage_options import (
+    CheckpointOptions,
+    DeviceOptions,
+    FitOptions,
+    OptimizerOptions,
+    RunOptions,
+)
+from keras_transformer.training.stopping import check_choice_of_checkpoints
 from keras_transformer.training.trainer import Batches, Fitted, compile_model
 
 logger = logging.getLogger(__name__)
 
 _MODEL = "model"  # the preset, in the output folder
+
+
+@dataclass(kw_only=True)
+class TrainingOptions:
+    """Options of a training, grouped by its stages.
+
+    Attributes:
+        run: `RunOptions`: the output folder, and whether the training resumes.
+        vocabulary: `kt.data.VocabularyOptions`.
+        batching: `kt.data.BatchingOptions`.
+        model: `ModelOptions`.
+        optimizer: `OptimizerOptions`.
+        fitting: `FitOptions`: the number of updates, and the interval of validation.
+        checkpoints: `CheckpointOptions`.
+        devices: `DeviceOptions`.
+    """
+
+    run: RunOptions
+    vocabulary: VocabularyOptions = field(default_factory=VocabularyOptions)
+    batching: BatchingOptions = field(default_factory=BatchingOptions)
+    model: ModelOptions = field(default_factory=ModelOptions)
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    fitting: FitOptions = field(default_factory=FitOptions)
+    checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
+    devices: DeviceOptions = field(default_factory=DeviceOptions)
+
+    # The names of the scores that are computed at each interval besides loss, accuracy and
+    # perplexity, or None if they are not known before `fit`.
+    scores: ClassVar[tuple[str, ...] | None] = None
+
+    def validate(self) -> None:
+        """Validate the options.
+
+        Raises:
+            UserError: if options of two stages contradict each other.
+        """
+        make_schedule(self.optimizer, 1, self.fitting.steps)
+        uses_ema = self.optimizer.ema is not None
+        check_choice_of_checkpoints(self.checkpoints, self.scores, uses_ema)
 
 
 def begin_training(options: TrainingOptions) -> TrainingContext:
@@ -56,24 +105,26 @@ def begin_training(options: TrainingOptions) -> TrainingContext:
     """
     keep_in_user_folder()
     check_options(options)
-    check_init(options)
+    validate_init(options)
     context = make_context(options, fixed_settings(options))
-    _check_model_folder(context.folder / _MODEL, options.run)
+    _validate_model_folder(context.folder / _MODEL, options.run)
     return context
 
 
-def _warn_of_long_warmup(options):
+def _warn_of_long_warmup(options: TrainingOptions) -> None:
     steps, warmup = options.fitting.steps, options.optimizer.warmup_steps
     if steps < warmup:
         logger.warning(
             "`steps=%d` is less than `warmup_steps=%d`, so the learning rate only reaches %.2g %% "
             "of its peak. Pass fewer `warmup_steps`, or more `steps`.",
-            *(steps, warmup, 100 * steps / warmup),
+            steps,
+            warmup,
+            100 * steps / warmup,
         )
 
 
-def _check_model_folder(path, options):
-    """Check that the model can be saved, before the training begins."""
+def _validate_model_folder(path: Path, options: RunOptions) -> None:
+    """Validate that the model can be saved, before the training begins."""
     check_replaceable(path, PRESET)
     if path.exists() and not (options.resume or options.overwrite):
         raise UserError(
@@ -110,7 +161,7 @@ def make_tokenizer(
         UserError: as `kt.data.make_tokenizer`; if the preset's vocabulary lacks one of the symbols.
     """
 
-    def proto():
+    def proto() -> str:
         if init := context.options.run.init:
             tokenizer = initial_preprocessor(init).tokenizer
             tokenizer.tokens_to_ids(list(user_defined_symbols))  # raises an error if it lacks one
@@ -186,7 +237,7 @@ def make_batches(
     return Batches(*planned, fingerprints)
 
 
-def _samplers(source, target, strength):
+def _samplers(source: Any, target: Any, strength: float) -> tuple[Any, Any]:
     """Return the subword samplers of both sides, which may be the same object."""
     sampler = source.sampler(strength)
     return sampler, sampler if target is source else target.sampler(strength)
@@ -205,10 +256,10 @@ def _tokenize(texts: dict[str, Any], how: tuple, context: TrainingContext) -> li
     processes, shared = context.processes, context.folder / "tokens"
     own = context.folder / f"process-{processes.index}" / "tokens"
 
-    def build(folder):
+    def build(folder: Path) -> list[TokenStore]:
         return [TokenStore.build_once(folder / x, texts[x], *how) for x in texts]
 
-    def find_or_build():
+    def find_or_build() -> list[TokenStore]:
         found = [TokenStore.find(shared / x, texts[x], *how) for x in texts]
         stores = [store for store in found if store is not None]
         return stores if len(stores) == len(found) else build(own)
@@ -220,7 +271,7 @@ def _tokenize(texts: dict[str, Any], how: tuple, context: TrainingContext) -> li
     return stores
 
 
-def _log_left_out(name, store, max_tokens):
+def _log_left_out(name: str, store: TokenStore, max_tokens: int | None) -> None:
     if not store.num_overlong_pairs:
         return
     count = f"{store.num_overlong_pairs:,} pairs"
@@ -281,16 +332,16 @@ def make_model(
     return model
 
 
-def _hyperparameters(options):
+def _hyperparameters(options: TrainingOptions) -> dict[str, Any]:
     """Return the hyperparameters of the model and its training."""
     chosen = options.model.hyperparameters()
     if options.run.init is None:
         return chosen
-    of_preset = initial_hyperparameters(options.run.init, options.model)
-    return {**chosen, **{name: of_preset[name] for name in chosen.keys() & of_preset.keys()}}
+    initial = initial_hyperparameters(options.run.init, options.model)
+    return {**chosen, **{name: initial[name] for name in chosen.keys() & initial.keys()}}
 
 
-def _origin(init):
+def _origin(init: str | Path | None) -> list[str]:
     """Return the lines of a card that name the preset that a training began with."""
     if init is None:
         return []
@@ -325,7 +376,7 @@ def save_training(
         "interval": context.options.fitting.interval,
     }
 
-    def write():
+    def write() -> None:
         write_results(facts, fitted.history, context.folder)
         card = model_card(title, facts, [*lines, *_origin(context.options.run.init)])
         task.save_to_preset(context.folder / _MODEL, card=card)

@@ -2,7 +2,7 @@
 from keras_transformer.training.stage_options import CheckpointOptions as CheckpointOptions
 from keras_transformer.training.stage_options import FitOptions as FitOptions
 from keras_transformer.training.stage_options import OptimizerOptions as OptimizerOptions
-from keras_transformer.tasks.training_options import TrainingOptions as TrainingOptions
+from keras_transformer.tasks.pipeline import TrainingOptions as TrainingOptions
 from keras_transformer.tasks.pipeline import begin_training as begin_training
 from keras_transformer.tasks.pipeline import make_batches as make_batches
 from keras_transformer.tasks.pipeline import make_model as make_model

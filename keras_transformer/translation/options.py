@@ -7,7 +7,7 @@ from typing import Any, Literal
 from keras_transformer.data.filters import FilterOptions
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.models.variants import ModelOptions
-from keras_transformer.tasks.training_options import TrainingOptions
+from keras_transformer.tasks.pipeline import TrainingOptions
 from keras_transformer.validation import check_optional, positive_integer
 
 

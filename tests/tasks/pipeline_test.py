@@ -4,8 +4,12 @@ import pytest
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.tokenizer import VocabularyOptions, make_tokenizer
 from keras_transformer.option_fields import from_keywords
-from keras_transformer.tasks.pipeline import begin_training, make_batches, make_model
-from keras_transformer.tasks.training_options import TrainingOptions
+from keras_transformer.tasks.pipeline import (
+    TrainingOptions,
+    begin_training,
+    make_batches,
+    make_model,
+)
 from tests.small_corpus import sentence_pairs
 
 JAX = keras.backend.backend() == "jax"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.option_fields import from_keywords
-from keras_transformer.tasks.training_options import TrainingOptions
+from keras_transformer.tasks.pipeline import TrainingOptions
 from keras_transformer.training.context import make_context
 from keras_transformer.training.trainer import is_averaged
 from keras_transformer.training.training_state import Snapshot
