@@ -20,7 +20,7 @@ from keras_transformer.option_fields import (
 from keras_transformer.parsing.parser_options import ParserTrainingOptions, TreeOptions
 from keras_transformer.parsing.train_parser import make_linearization
 from keras_transformer.tasks.pipeline import TrainingOptions, begin_training
-from keras_transformer.translation.options import TranslatorTrainingOptions
+from keras_transformer.translation.train_translator import TranslatorTrainingOptions
 from keras_transformer.validation import positive_integer, positive_number
 
 pytestmark = pytest.mark.once

@@ -1,22 +1,27 @@
 """Train a translator, from pairs of sentences to a model folder (sections 5 and 6.1)."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
-from keras_transformer.data.filters import filter_pairs
+from keras_transformer.convert.foreign_transformer import with_zero_start
+from keras_transformer.data.filters import FilterOptions, filter_pairs
 from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
 from keras_transformer.data.preprocessor import TranslationPreprocessor, validate_tags
 from keras_transformer.data.reserved_symbols import with_symbols
+from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import TranslationScores, score_translations
+from keras_transformer.models.variants import ModelOptions
 from keras_transformer.tasks.init_from_preset import (
     initial_preprocessor,
     initial_preset,
     initial_search,
 )
 from keras_transformer.tasks.pipeline import (
+    TrainingOptions,
     begin_training,
     make_batches,
     make_model,
@@ -24,9 +29,76 @@ from keras_transformer.tasks.pipeline import (
     save_training,
 )
 from keras_transformer.training.context import TrainingContext
-from keras_transformer.training.trainer import average_weights, fit, is_averaged, validate
-from keras_transformer.translation.options import TranslatorTrainingOptions
+from keras_transformer.training.trainer import (
+    Batches,
+    average_weights,
+    fit,
+    is_averaged,
+    validate,
+)
 from keras_transformer.untranslated import SYMBOLS
+from keras_transformer.validation import check_optional, positive_integer
+
+
+@dataclass(kw_only=True)
+class TranslatorVocabularyOptions(VocabularyOptions):
+    """Options of the vocabulary (section 5.1)."""
+
+    source_vocabulary_size: int | None = None
+    """Size of a vocabulary of the source's own: the other is then the target's. Without it both
+    share one, as in the paper."""
+
+    def validate(self) -> None:
+        """Raise a `UserError` as `VocabularyOptions` do."""
+        super().validate()
+        check_optional(positive_integer, self, "source_vocabulary_size")
+
+
+@dataclass(kw_only=True)
+class TranslatorModelOptions(ModelOptions):
+    """The model (section 3) and its regularization (section 5.4)."""
+
+    decoder: Literal["attention", "ssru"] = "attention"
+    """Self-attention in the decoder, or in its place a recurrent unit that makes searches faster:
+    see `kt.convert.SSRU`."""
+    zero_start: bool = False
+    """Whether the decoder begins with a vector of zeros in place of a start token, and sinusoids
+    have Marian's wavelengths. The export `marian_npz` requires it."""
+
+    def hyperparameters(self) -> dict[str, Any]:
+        hyperparameters = super().hyperparameters()
+        if self.decoder != "attention":
+            hyperparameters["decoder_type"] = self.decoder
+        return self._with_start(hyperparameters)
+
+    def fine_tuned(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
+        return self._with_start(super().fine_tuned(hyperparameters))
+
+    def _with_start(self, hyperparameters: dict[str, Any]) -> dict[str, Any]:
+        return with_zero_start(hyperparameters) if self.zero_start else hyperparameters
+
+
+@dataclass(kw_only=True)
+class TranslatorTrainingOptions(TrainingOptions):
+    """Options of the training of a translator.
+
+    Attributes:
+        filters: `kt.data.FilterOptions`: the pairs to leave out.
+    """
+
+    vocabulary: TranslatorVocabularyOptions = field(default_factory=TranslatorVocabularyOptions)
+    model: TranslatorModelOptions = field(default_factory=TranslatorModelOptions)
+    filters: FilterOptions = field(default_factory=FilterOptions)
+    split: Literal["sentences", "lines", "none"] = "sentences"
+    """How the model's users' texts are split: sentences, if the sources of the corpus are
+    sentences; lines or none, if they are texts of other kinds, such as messages."""
+
+    protect: bool = False
+    """Train the model to copy reserved symbols, which stand for placeholders and addresses when it
+    translates. They stand for those of the corpus, and in a quarter of the pairs for a word or two
+    and their translations. With `init` they are added to the preset's vocabulary."""
+
+    scores = ("val_bleu",)
 
 
 def train_translator(
@@ -63,12 +135,16 @@ def train_translator(
 
     # Data and batching (section 5.1)
     train, left_out = filter_pairs(train, options.filters)
-    read, checked = train, val
+    train_read, val_read = train, val
     if options.protect:
-        read, checked = with_symbols(train, seed=options.run.seed), with_symbols(val, share=0)
-    preprocessor = make_preprocessor(read, context)
+        train_read = with_symbols(train, seed=options.run.seed)
+        val_read = with_symbols(val, share=0)
+    preprocessor = make_preprocessor(train_read, context)
     batches = make_batches(
-        *(read, checked, preprocessor.source_encoder(), context),
+        train_read,
+        val_read,
+        preprocessor.source_encoder(),
+        context,
         target_tokenizer=preprocessor.target_encoder(),
         max_tokens=options.filters.max_tokens,
         source_end=preprocessor.source_end,
@@ -80,27 +156,18 @@ def train_translator(
         context,
         source_vocabulary_size=_source_vocabulary_size(preprocessor, options),
     )
-    languages = {"source": val.source_language, "target": val.target_language}
-    origin = {**languages, "dataset": dataset or train.name}
-    if train.tags:
-        origin["tags"] = list(train.tags)
-    # How texts are split for this model: see `Translator`.
-    origin["longest_source"] = int(batches.train.store.source.lengths.max()) + 1  # the end token
-    if options.split != "sentences":
-        origin["split"] = None if options.split == "none" else options.split
-    init = options.run.init
-    if init and "alignment" in (base := initial_preset(init)[0].metadata):
-        origin["alignment"] = base["alignment"]
-    translator = task_class(model, preprocessor, origin, search=initial_search(init))
+    metadata = _metadata(train, val, batches, options, dataset)
+    search = initial_search(options.run.init)
+    translator = task_class(model, preprocessor, metadata, search=search)
     # Greedy search is the fastest. The preset that is saved has the beam search.
-    greedy = task_class(model, preprocessor, origin, search="greedy")
+    greedy = task_class(model, preprocessor, metadata, search="greedy")
 
     # Training (section 5.2)
-    results = {}
+    scores: dict[str, TranslationScores] = {}
 
-    def score_val():
-        results["val"] = score_text(greedy, val)
-        return round(results["val"].bleu, 2)
+    def score_val() -> float:
+        scores["val"] = score_text(greedy, val)
+        return round(scores["val"].bleu, 2)
 
     fitted = fit(model, batches, context, {"val_bleu": score_val})
 
@@ -108,30 +175,29 @@ def train_translator(
     weights = average_weights(model, context)
     validation = validate(model, batches.val)
     # A training that resumed at its end has scored nothing.
-    if not results or is_averaged(context):
+    if not scores or is_averaged(context):
         score_val()
     if test is not None:
-        results["test"] = score_text(greedy, test)
-    before, after = fitted.history["val_bleu"][-1], results["val"].bleu
-    report = [f"val: BLEU {before:.2f} with the last weights, {after:.2f} with the {weights}"]
-    report += [f"{name}, greedy search, {weights}:\n{result}" for name, result in results.items()]
+        scores["test"] = score_text(greedy, test)
+    before = fitted.history["val_bleu"][-1]
 
     # Saving
     translator = translator.tagged(*val.prefix) if val.prefix else translator
-    if batches.train.store.num_overlong_pairs:
-        left_out["too many tokens"] = batches.train.store.num_overlong_pairs
     facts = {
-        **origin,
-        **mixture_summary(train),
-        "left_out": left_out,
-        **({} if command is None else {"command": command}),
+        **metadata,
+        **_mixture_summary(train),
+        "left_out": {**left_out, **_overlong_pairs(batches)},
+        **({"command": command} if command else {}),
         "validation": validation,
         "val_bleu_before_averaging": before,
-        "scores": {name: result.to_dict() for name, result in results.items()},
+        "scores": {name: score.to_dict() for name, score in scores.items()},
     }
-    title = f"{languages['source']} to {languages['target']}, trained on {train.name}"
-    lines = [f"{name}, greedy search, {weights}: {describe_bleu(x)}" for name, x in results.items()]
+    title = f"{val.source_language} to {val.target_language}, trained on {train.name}"
+    lines = [f"{name}, greedy search, {weights}: {_in_markdown(x)}" for name, x in scores.items()]
     save_training(translator, facts, title, lines, context, batches, fitted)
+    after = scores["val"].bleu
+    report = [f"val: BLEU {before:.2f} with the last weights, {after:.2f} with the {weights}"]
+    report += [f"{name}, greedy search, {weights}:\n{score}" for name, score in scores.items()]
     return translator, "\n".join(report)
 
 
@@ -167,7 +233,8 @@ def make_preprocessor(text: ParallelText, context: TrainingContext) -> Translati
     targets = (pair[1] for pair in text)
     if options.source_vocabulary_size is None:
         both = chain.from_iterable(text)
-        tokenizer = make_tokenizer(both, options, context, (*text.tags, *symbols), targets=targets)
+        tags = (*text.tags, *symbols)
+        tokenizer = make_tokenizer(both, options, context, tags, targets=targets)
         return TranslationPreprocessor(tokenizer)
     own = replace(options, vocabulary_size=options.source_vocabulary_size)
     sources, written = (pair[0] for pair in text), (pair[1] for pair in text)
@@ -177,7 +244,9 @@ def make_preprocessor(text: ParallelText, context: TrainingContext) -> Translati
     return TranslationPreprocessor(tokenizer, source_tokenizer)
 
 
-def _source_vocabulary_size(preprocessor, options):
+def _source_vocabulary_size(
+    preprocessor: TranslationPreprocessor, options: TrainingOptions
+) -> int | None:
     """Return the number of rows of the sources' own embedding, or None if both sides share one."""
     source = preprocessor.source_tokenizer
     is_shared = source is preprocessor.tokenizer
@@ -187,15 +256,34 @@ def _source_vocabulary_size(preprocessor, options):
     return None if is_shared else source.vocabulary_size
 
 
-def mixture_summary(text: ParallelText) -> dict[str, Any]:
-    """Count the training pairs of each text of a `Mixture`.
+def _metadata(
+    train: ParallelText,
+    val: ParallelText,
+    batches: Batches,
+    options: TranslatorTrainingOptions,
+    dataset: str | None,
+) -> dict[str, Any]:
+    """Return the metadata of the preset: languages and corpus, and how texts are read."""
+    metadata: dict[str, Any] = {
+        "source": val.source_language,
+        "target": val.target_language,
+        "dataset": dataset or train.name,
+    }
+    if train.tags:
+        metadata["tags"] = list(train.tags)
+    # How texts are split for this model: see `Translator`.
+    lengths = batches.train.store.source.lengths
+    metadata["longest_source"] = int(lengths.max()) + 1  # the end token
+    if options.split != "sentences":
+        metadata["split"] = None if options.split == "none" else options.split
+    if options.run.init:
+        initial = initial_preset(options.run.init)[0].metadata
+        metadata |= {name: initial[name] for name in ("alignment",) if name in initial}
+    return metadata
 
-    Args:
-        text: a `ParallelText`.
 
-    Returns:
-        A dict of JSON values, which is empty for other texts.
-    """
+def _mixture_summary(text: ParallelText) -> dict[str, Any]:
+    """Return the training pairs of each text of a `Mixture`, or an empty dict for other texts."""
     if not isinstance(text, Mixture):
         return {}
     parts = [
@@ -211,6 +299,12 @@ def mixture_summary(text: ParallelText) -> dict[str, Any]:
     return {"mixture": parts}
 
 
+def _overlong_pairs(batches: Batches) -> dict[str, int]:
+    """Return the number of pairs that `max_tokens` left out, by the reason."""
+    count = batches.train.store.num_overlong_pairs
+    return {"too many tokens": count} if count else {}
+
+
 def score_text(translator: Any, text: ParallelText) -> TranslationScores:
     """Score the translations of a `ParallelText`.
 
@@ -219,9 +313,6 @@ def score_text(translator: Any, text: ParallelText) -> TranslationScores:
     Args:
         translator: a `Translator`.
         text: a `ParallelText`.
-
-    Returns:
-        `TranslationScores`.
     """
     sources, references = zip(*text)
     return score_translations(
@@ -229,16 +320,9 @@ def score_text(translator: Any, text: ParallelText) -> TranslationScores:
     )
 
 
-def describe_bleu(result: TranslationScores) -> str:
-    """Describe `TranslationScores` in one line of Markdown, with their signatures.
-
-    Args:
-        result: `TranslationScores`.
-
-    Returns:
-        A string.
-    """
+def _in_markdown(scores: TranslationScores) -> str:
+    """Return BLEU and chrF in one line of Markdown, with their signatures."""
     return (
-        f"BLEU {result.bleu:.2f} (`{result.bleu_signature}`), "
-        f"chrF {result.chrf:.2f} (`{result.chrf_signature}`)"
+        f"BLEU {scores.bleu:.2f} (`{scores.bleu_signature}`), "
+        f"chrF {scores.chrf:.2f} (`{scores.chrf_signature}`)"
     )

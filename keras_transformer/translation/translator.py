@@ -581,8 +581,10 @@ class Translator(Task):
                 or any without `resume` or `overwrite`.
             TrainingStopped: after SIGTERM or Ctrl-C, when a checkpoint is written.
         """
-        from keras_transformer.translation.options import TranslatorTrainingOptions
-        from keras_transformer.translation.train_translator import train_translator
+        from keras_transformer.translation.train_translator import (
+            TranslatorTrainingOptions,
+            train_translator,
+        )
 
         training_options = from_keywords(TranslatorTrainingOptions, options)
         with messages_shown(verbose):

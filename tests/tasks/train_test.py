@@ -15,8 +15,7 @@ from keras_transformer.presets.registry import license_in
 from keras_transformer.tasks.pipeline import begin_training
 from keras_transformer.training.training_state import list_states, newest_state
 from keras_transformer.translation import train_translator
-from keras_transformer.translation.options import TranslatorTrainingOptions
-from keras_transformer.translation.train_translator import score_text
+from keras_transformer.translation.train_translator import TranslatorTrainingOptions, score_text
 
 pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
