@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -213,61 +213,40 @@ def evaluate_parsing(options: EvaluateParsingOptions) -> None:
         positive_integer("limit", options.limit)
     treebank = load_treebank(options.dataset, options.split, options.data_dir)
     gold = list(islice(treebank, options.limit))
+    sentences = [*map(tagged_words, gold)]
+    if not options.given_tags:
+        sentences = [[word for word, _ in words] for words in sentences]
     results = []
     for beam_size in options.beam_size or (None,):
         parser = dataclasses.replace(options, beam_size=beam_size).load(max_source_length=None)
-        scores, facts, predicted = parse_and_score(parser, gold, parameters, options.given_tags)
-        facts |= _settings(options, parser)
-        _print_scores(options, parser, scores, facts)
+        start = time.time()
+        parses = list(parser.parse(sentences))
+        seconds = time.time() - start
+        # A tree is missing only if the model learned too few positions.
+        predicted = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
+        scores = evaluate_trees([to_bracketed(tree) for tree in gold], predicted, parameters)
+        facts = {
+            "repaired_trees": sum(bool(parse.repairs) for parse in parses),
+            "repairs": sum((parse.repairs for parse in parses), Counter()),
+            "seconds": round(seconds, 1),
+            **parser.search.get_config(),
+            "decision": parser.decision,
+            "tag_dictionary": options.tag_dictionary,
+            "given_tags": options.given_tags,
+            "constrained": options.constrained,
+            "parameters": options.parameters,
+        }
+        search = "constrained" if options.constrained else "unconstrained"
+        print(f"{search} {parser.search}, {parser.decision}, {seconds:.0f} s")
+        repairs = f"{facts['repaired_trees']} of {scores.sentences} trees repaired"
+        print(f"{repairs}: {dict(facts['repairs'])}")
+        print(scores)
+        print(f"\nF1 of all sentences, error and skip sentences as wrong: {scores.strict_f1:.2f}\n")
         if not results:
             _write_lines(path, predicted)
         results.append({**scores.to_dict(), **facts})
     if options.output_json:
         _write_json(options.output_json, results)
-
-
-def parse_and_score(
-    parser: "kt.ConstituencyParser", gold: list, parameters: Parameters, given_tags: bool = False
-) -> tuple[Any, dict[str, Any], list[str]]:
-    """Return the scores of the parser's trees, further facts, and the trees in brackets."""
-    start = time.time()
-    sentences = [*map(tagged_words, gold)]
-    if not given_tags:
-        sentences = [[word for word, _ in words] for words in sentences]
-    parses = list(parser.parse(sentences))
-    seconds = time.time() - start
-    # A tree is missing only if the model learned too few positions.
-    predicted = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
-    scores = evaluate_trees([to_bracketed(tree) for tree in gold], predicted, parameters)
-    return scores, {**_count_repairs(parses), "seconds": round(seconds, 1)}, predicted
-
-
-def _print_scores(
-    options: EvaluateParsingOptions,
-    parser: "kt.ConstituencyParser",
-    scores: Any,
-    facts: Mapping[str, Any],
-) -> None:
-    """Print the scores with the search, the time and the repairs."""
-    search = "constrained" if options.constrained else "unconstrained"
-    print(f"{search} {parser.search}, {parser.decision}, {facts['seconds']:.0f} s")
-    repairs = dict(facts["repairs"])
-    print(f"{facts['repaired_trees']} of {scores.sentences} trees repaired: {repairs}")
-    print(scores)
-    print(f"\nF1 of all sentences, error and skip sentences as wrong: {scores.strict_f1:.2f}\n")
-
-
-def _count_repairs(parses: list) -> dict[str, Any]:
-    """Return the number of repaired trees, and of repairs by kind."""
-    repairs = sum((parse.repairs for parse in parses), Counter())
-    return {"repaired_trees": sum(bool(parse.repairs) for parse in parses), "repairs": repairs}
-
-
-def _settings(options: EvaluateParsingOptions, parser: "kt.ConstituencyParser") -> dict[str, Any]:
-    """Return the settings on which the scores depend."""
-    names = ("tag_dictionary", "given_tags", "constrained", "parameters")
-    told = {name: getattr(options, name) for name in names}
-    return {**parser.search.get_config(), "decision": parser.decision, **told}
 
 
 def _evalb_parameters(name: str) -> Parameters:

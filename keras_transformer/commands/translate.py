@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +15,7 @@ import tyro
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, StreamOptions, given
 from keras_transformer.data.text_lines import line_windows
+from keras_transformer.documents.document import Document
 from keras_transformer.documents.file_translation import (
     FORMATS,
     read_document,
@@ -22,6 +23,7 @@ from keras_transformer.documents.file_translation import (
     validate_target,
 )
 from keras_transformer.translation.checks import KINDS
+from keras_transformer.translation.prepared_text import PreparedText
 
 
 @dataclass(kw_only=True)
@@ -124,9 +126,9 @@ class TranslateOptions(TranslatorOptions, PrecisionOptions, PenaltyOptions, Stre
 
 
 # The options of a beam search, of sampling, and of both.
-BEAM = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
-SAMPLING = ("temperature", "top_k", "top_p", "seed")
-ALWAYS = ("min_length", "extra_length")
+_BEAM = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
+_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+_BOTH = ("min_length", "extra_length")
 # Options that do not change the translations.
 _WITHOUT_EFFECT = ("sentences", "output", "quiet", "compilation_cache")
 # Options of lines, and their defaults. They have no effect on a file.
@@ -144,58 +146,55 @@ def translate(options: TranslateOptions) -> None:
 
     With `-o`, translate a file: text, Markdown, HTML, subtitles, catalogs, XLIFF or Word.
     """
-    document = _document(options)
-    lines = given_or_read(options) if document is None else iter(())
+    document = _read_document(options)
+    lines = _read_windows(options) if document is None else iter(())
     translator = options.load(
         max_source_length=options.max_source_length,
         **options.precision(),
         **search_options(options),
     )
     translator = translator.protecting(options.markup, options.protect)
-    if document is not None and options.output is not None:
-        report = translate_file(
-            document,
-            options.output,
-            translator,
-            options.target_lang,
-            options.source_lang,
-            settings=_settings(options),
-        )
-        print(f"{options.output}: {report}", file=sys.stderr)
+    if document is None or options.output is None:
+        _translate_lines(lines, translator, options)
         return
-    _translate_lines(lines, translator, options)
+    report = translate_file(
+        document,
+        options.output,
+        translator,
+        options.target_lang,
+        options.source_lang,
+        settings=_settings(options),
+    )
+    print(f"{options.output}: {report}", file=sys.stderr)
 
 
-def _translate_lines(lines, translator, options):
+def _translate_lines(
+    lines: Iterator[list[str]], translator: "kt.Translator", options: TranslateOptions
+) -> None:
     """Print the translations of windows of lines, each window as soon as it is translated."""
     num_results = 1 if options.n_best is None else options.n_best
-    numbers = itertools.count(1)
     split = None if options.split == "none" else options.split
+    first = 1  # the number of the window's first line
     with LineNotes() as notes:
-        windows, sources = itertools.tee(noted(lines, translator, notes, split))
-        first = 1
-        results_of_windows = translator.translate_windows(windows, num_results, split=split)
-        for window, texts in zip(results_of_windows, sources):
+        windows, sources = itertools.tee(_prepare(lines, translator, notes, split))
+        found = translator.translate_windows(windows, num_results, split=split)
+        for window, texts in zip(found, sources):
+            # One line per input line, even if the search finds nothing.
+            best = [results[0][0] if results else "" for results in window]
             if options.check:
-                best = [results[0][0] if results else "" for results in window]
                 read = [text.source for text in texts]
                 note_findings(notes, translator, read, best, first, split=split)
+            if options.n_best is None:
+                print(*best, sep="\n")
+            else:
+                for number, results in enumerate(window, first):
+                    for translation, score in results:
+                        print(f"{number}\t{score:.4f}\t{translation}")
             first += len(texts)
-            for results, number in zip(window, numbers):
-                for line in _printed(number, results, options):
-                    print(line)
             sys.stdout.flush()
 
 
-def _printed(number, results, options):
-    """Return the lines to print for the translations of one line."""
-    if options.n_best is None:
-        # One line per input line, even if the search finds nothing.
-        return [results[0][0] if results else ""]
-    return [f"{number}\t{score:.4f}\t{translation}" for translation, score in results]
-
-
-def _document(options):
+def _read_document(options: TranslateOptions) -> Document | None:
     """Return the file to translate, or None if lines are translated."""
     if options.output is None:
         if options.encoding is not None:
@@ -218,7 +217,7 @@ def _document(options):
     return document
 
 
-def _settings(options):
+def _settings(options: TranslateOptions) -> dict[str, str]:
     """Return the options that the translations of a file depend on."""
     return {
         name: str(value)
@@ -227,14 +226,14 @@ def _settings(options):
     }
 
 
-def given_or_read(options):
+def _read_windows(options: TranslateOptions) -> Iterator[list[str]]:
     """Return windows of the sentences of the command line, or of the lines of standard input."""
     if options.sentences:
-        return iter([[*itertools.starmap(_decoded, enumerate(options.sentences, start=1))]])
+        return iter([[*itertools.starmap(_decode, enumerate(options.sentences, start=1))]])
     return line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
 
 
-def _decoded(number, sentence):
+def _decode(number: int, sentence: str) -> str:
     """Return a sentence whose bytes may be outside of the locale's encoding."""
     if not re.search("[\ud800-\udfff]", sentence):
         return sentence
@@ -245,43 +244,47 @@ def _decoded(number, sentence):
         raise kt.UserError(message) from None
 
 
-def noted(windows, translator, notes, split):
+def _prepare(
+    windows: Iterator[list[str]], translator: "kt.Translator", notes: LineNotes, split: str | None
+) -> Iterator[list[PreparedText]]:
     """Yield prepared windows, and note lines that are not translated completely or as they are."""
     number, language, is_warned = 0, translator.language_votes(), False
     for window in windows:
         if not is_warned and (message := language.add_all(window)):
             warnings.warn(message, UserWarning, stacklevel=1)
             is_warned = True
-        window = translator.prepare(window, split)
-        for check in window:
+        texts = translator.prepare(window, split)
+        for text in texts:
             number += 1
-            if check.is_divided:
-                notes.add("with a sentence longer than those of the training, divided", number)
-            if check.is_cut:
-                notes.add(f"cut to {translator.source_limit():,} tokens", number)
-            if check.is_unknown:
-                notes.add("with nothing that the vocabulary knows", number)
-            elif check.has_unknown:
-                notes.add("with characters that the vocabulary lacks", number)
-        yield window
+            remarks = {
+                "with a sentence longer than those of the training, divided": text.is_divided,
+                f"cut to {translator.source_limit():,} tokens": text.is_cut,
+                "with nothing that the vocabulary knows": text.is_unknown,
+                "with characters that the vocabulary lacks": (
+                    text.has_unknown and not text.is_unknown
+                ),
+            }
+            for remark in [remark for remark, applies in remarks.items() if applies]:
+                notes.add(remark, number)
+        yield texts
 
 
-def search_options(options):
+def search_options(options: TranslateOptions) -> dict[str, Any]:
     """Return the given options of the search. The model's own search has the others."""
-    others = given(options, *(BEAM if options.sample else SAMPLING))
+    others = given(options, *(_BEAM if options.sample else _SAMPLING))
     if others:
         expected = "without `sample`" if options.sample else "with `sample`"
         names = ", ".join(f"`{name}`" for name in others)
         raise kt.UserError(f"{names}: expected {expected} only.")
     if options.sample:
-        return {"search": "random", **given(options, *SAMPLING, *ALWAYS)}
-    return given(options, *BEAM, *ALWAYS)
+        return {"search": "random", **given(options, *_SAMPLING, *_BOTH)}
+    return given(options, *_BEAM, *_BOTH)
 
 
 def note_findings(
     notes: LineNotes,
     translator: "kt.Translator",
-    sources: Sequence[str],
+    sources: Sequence[Any],
     translations: Sequence[str],
     first_number: int,
     **how: Any,
