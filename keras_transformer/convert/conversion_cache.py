@@ -212,7 +212,7 @@ def _converters() -> dict[str, Callable[[Path], Preset]]:
     from keras_transformer.convert.from_ctranslate2 import ctranslate2
     from keras_transformer.convert.from_fairseq import convert_m2m100, fsmt
     from keras_transformer.convert.from_hf_marian import convert_marian
-    from keras_transformer.convert.from_marian_files import convert_marian_files
+    from keras_transformer.convert.from_marian import convert_marian_files
 
     return {
         "marian": convert_marian,

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
 from keras_transformer.convert.foreign_transformer import make_transformer
-from keras_transformer.convert.from_marian_files import convert_marian_files
+from keras_transformer.convert.from_marian import convert_marian_files
 from keras_transformer.convert.generation import (
     forced_prefix,
     generation_option,

@@ -20,7 +20,8 @@ from keras_transformer.presets.location import CONFIG, list_repository
 
 logger = logging.getLogger(__name__)
 
-_DECODER = "decoder.yml"
+MODEL, DECODER = "model.npz", "decoder.yml"
+"""Names of the files that an export writes."""
 _MODELS, _ZIP = (".npz", ".bin"), ".zip"
 _TEXTS = (".yml", ".yaml", ".spm", ".json", ".md", ".txt", ".model", ".bpe")
 _OPTIONS = "special:model.yml"
@@ -140,7 +141,7 @@ def read_files(folder: Path) -> MarianFiles:
             several models.
     """
     search = {}
-    if (file := folder / _DECODER).is_file():
+    if (file := folder / DECODER).is_file():
         search = _mapping(file, read_yaml(file.read_bytes(), file))
     path = _model_file(folder, search)
     arrays = _read_npz(path) if path.suffix == ".npz" else _read_bin(path)
@@ -248,7 +249,7 @@ def _model_file(folder: Path, search: Mapping[str, Any]) -> Path:
         raise UserError(f"{folder} has no model of Marian: a file that ends with .npz or .bin.")
     if "models" in search and len(names) > 1:
         raise UserError(
-            f"{folder / _DECODER}: unsupported ensemble of `models`: {brief(names)}. "
+            f"{folder / DECODER}: unsupported ensemble of `models`: {brief(names)}. "
             "Expected one model."
         )
     path = _inside(folder, names[0])
@@ -262,13 +263,13 @@ def _inside(folder: Path, name: Any) -> Path:
     name = PurePosixPath(name.replace("\\", "/")).name if isinstance(name, str) else ""
     path = folder / name
     if not name:
-        raise UserError(f"{folder / _DECODER} is damaged. Expected names of files.")
+        raise UserError(f"{folder / DECODER} is damaged. Expected names of files.")
     try:
         is_file = path.is_file()
     except OSError:  # too long a name
         is_file = False
     if not is_file:
-        raise UserError(f"{folder} has no file {brief(name)}, which its {_DECODER} names.")
+        raise UserError(f"{folder} has no file {brief(name)}, which its {DECODER} names.")
     return path
 
 
@@ -279,7 +280,7 @@ def _vocabulary_files(folder: Path, search: Mapping[str, Any]) -> tuple[Path, Pa
         return _find_vocabularies(folder)
     if not isinstance(names, list) or len(names) != 2:
         raise UserError(
-            f"{folder / _DECODER}: unsupported `vocabs`: {brief(names)}. Expected two, of a "
+            f"{folder / DECODER}: unsupported `vocabs`: {brief(names)}. Expected two, of a "
             "source and a target (models with several encoders are not supported)."
         )
     return _inside(folder, names[0]), _inside(folder, names[1])
@@ -296,7 +297,7 @@ def _find_vocabularies(folder: Path) -> tuple[Path, Path]:
     if len(sources) != 1 or len(targets) != 1:
         found = ", ".join(x.name for x in paths) or "none"
         raise UserError(
-            f"{folder} has no {_DECODER} that names the vocabularies. Expected one vocab.spm, or "
+            f"{folder} has no {DECODER} that names the vocabularies. Expected one vocab.spm, or "
             f"two with src and trg in their names. Received: {found}"
         )
     return sources[0], targets[0]

@@ -202,11 +202,16 @@ def foreign_layout(mapping: WeightMapping, order: np.ndarray | None = None) -> n
     Returns:
         A float32 array.
     """
-    values = np.asarray(ops.convert_to_numpy(mapping.variable), "float32")
+    values = to_float32(mapping.variable)
     if order is not None:
         for axis in mapping.hidden_axes:
             values = np.take(values, np.argsort(order), axis)
     return np.ascontiguousarray(values.T if mapping.is_transposed else values)
+
+
+def to_float32(variable: Any) -> np.ndarray:
+    """Return a variable or a tensor as a float32 array."""
+    return np.asarray(ops.convert_to_numpy(variable), "float32")
 
 
 def assign_embeddings(

@@ -1,8 +1,8 @@
 """Marian folders: the same weights in the format that HuggingFace's transformers reads."""
 
-import json
 import logging
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 from keras import ops
@@ -14,11 +14,12 @@ from keras_transformer.convert.weight_mapping import (
     foreign_layout,
     halves_to_interleaved,
     stack_mappings,
+    to_float32,
 )
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import (
     BannedTokens,
+    Constraint,
     MaxLength,
     MinLength,
     NoRepeatedNgrams,
@@ -26,14 +27,17 @@ from keras_transformer.decoding.constraints import (
     RepetitionPenalty,
 )
 from keras_transformer.decoding.sampling import Sampling
+from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
 from keras_transformer.export.exported_folder import (
     exported_folder,
     token_pieces,
     validate_foreign_values,
+    validate_tokenizers,
 )
 from keras_transformer.models.quantization import is_quantized
-from keras_transformer.presets.format import Preset
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.presets.format import Preset, write_json
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 
 logger = logging.getLogger(__name__)
@@ -44,6 +48,12 @@ _FILES = [
 ]
 # The size of transformers' table of positions, which ours have no end of.
 _POSITIONS = 1024
+_IDS = {
+    "pad_token_id": PAD_ID,
+    "decoder_start_token_id": START_ID,
+    "eos_token_id": END_ID,
+    "forced_eos_token_id": None,
+}
 _SPECIAL_TOKENS = {"eos": END_ID, "unk": UNKNOWN_ID, "pad": PAD_ID}
 # Ours -> why Marian has none but this.
 _FIXED = {
@@ -96,17 +106,17 @@ def export_marian(preset: Preset, path: str | Path) -> None:
             "A Marian folder is written with the package `safetensors`, which cannot be imported "
             f"here ({error}). Install it: pip install safetensors"
         ) from error
-    _check(preset)
+    _validate(preset)
     with exported_folder(path, "marian", _FILES) as folder:
         folder.mkdir()
         # PyTorch's: transformers asks where a file comes from.
         save_file(_weights(preset.model), folder / "model.safetensors", {"format": "pt"})
         _write_tokenizers(folder, preset)
-        _write_json(folder / "config.json", _config(preset.model))
-        _write_json(folder / "generation_config.json", _generation(preset))
+        write_json(folder / "config.json", _config(preset.model))
+        write_json(folder / "generation_config.json", _generation(preset))
 
 
-def _check(preset):
+def _validate(preset: Preset) -> None:
     model = preset.model
     config = ForeignConfig.from_config(model.config)
     validate_foreign_values(config, "Marian in transformers", _SUPPORTED)
@@ -121,8 +131,8 @@ def _check(preset):
     if config.activation not in [*ACTIVATIONS.values()]:
         names = " or ".join(dict.fromkeys(ACTIVATIONS.values()))
         raise UserError(
-            f"Marian's activation is {names}. "
-            f"Received a model with activation={config.activation!r}"
+            f"Marian's activation is {names}. Received a model with "
+            f"activation={config.activation!r}"
         )
     size = config.hidden_dim // config.num_heads
     for name in ("key_dim", "value_dim"):
@@ -143,15 +153,10 @@ def _check(preset):
             "`generate` of transformers can force only one first token. Received a translator "
             f"with target_prefix={preset.preprocessor.target_prefix!r}"
         )
-    for tokenizer in (preset.source_tokenizer, preset.tokenizer):
-        if not isinstance(tokenizer, Tokenizer):
-            raise UserError(
-                "Marian's tokenizer needs SentencePiece models. Received a translator with "
-                f"a {type(tokenizer).__name__}"
-            )
+    validate_tokenizers(preset)
 
 
-def _refuse(name, value, expected):
+def _refuse(name: str, value: Any, expected: Any) -> NoReturn:
     raise UserError(
         f"Marian only supports {name}={expected!r}. Received a model with {name}={value!r}"
     )
@@ -160,7 +165,7 @@ def _refuse(name, value, expected):
 # Weights
 
 
-def _weights(model):
+def _weights(model: Transformer) -> dict[str, np.ndarray]:
     """Return the float32 arrays by name."""
     order = halves_to_interleaved(model.config.hidden_dim)
     weights = {}
@@ -172,7 +177,7 @@ def _weights(model):
     return {**weights, **_vocabulary_weights(model, order)}
 
 
-def _vocabulary_weights(model, order):
+def _vocabulary_weights(model: Transformer, order: np.ndarray) -> dict[str, np.ndarray]:
     layer = model.decoder.token_embedding
     tables = {"model.decoder.embed_tokens.weight": layer.embeddings}
     if not layer.tie_weights:
@@ -186,21 +191,17 @@ def _vocabulary_weights(model, order):
             tables[name] = layer.embeddings
     inverse = np.argsort(order)
     # `take`, since safetensors writes arrays as they lie in memory.
-    weights = {name: np.take(_array(table), inverse, 1) for name, table in tables.items()}
+    weights = {name: np.take(to_float32(table), inverse, 1) for name, table in tables.items()}
     bias = np.zeros((1, layer.input_dim), "float32")
     if (variable := output_bias(model)) is not None:
-        bias = _array(variable)[None]
+        bias = to_float32(variable)[None]
     return {**weights, "final_logits_bias": bias}
-
-
-def _array(x):
-    return np.asarray(ops.convert_to_numpy(x), "float32")
 
 
 # Configurations
 
 
-def _config(model):
+def _config(model: Transformer) -> dict[str, Any]:
     config = ForeignConfig.from_config(model.config)
     names = {keras_name: name for name, keras_name in ACTIVATIONS.items()}
     size, num_layers = config.vocabulary_size, config.num_layers
@@ -225,47 +226,45 @@ def _config(model):
         "scale_embedding": config.scale_embeddings,
         "max_position_embeddings": _POSITIONS,
         "dtype": "float32",
-        **_ids(),
+        **_IDS,
     }
 
 
-def _ids():
-    return {
-        "pad_token_id": PAD_ID,
-        "decoder_start_token_id": START_ID,
-        "eos_token_id": END_ID,
-        "forced_eos_token_id": None,
+def _generation(preset: Preset) -> dict[str, Any]:
+    """Return the options of `generate`. A warning names the parts that it lacks."""
+    options: dict[str, Any] = {
+        **_IDS,
+        "bad_words_ids": [[PAD_ID], [START_ID]],
+        "max_length": _POSITIONS,
     }
-
-
-def _generation(preset):
-    options = {**_ids(), "bad_words_ids": [[PAD_ID], [START_ID]], "max_length": _POSITIONS}
     if preset.preprocessor.target_prefix:
         (options["forced_bos_token_id"],) = preset.preprocessor.target_prefix_ids
     search = preset.search or BeamSearch()
     options |= _strategy(search)
-    left_out = [x for x in search.constraints if not _add_constraint(options, x)]
+    left_out = [str(x) for x in search.constraints if not _add_constraint(options, x)]
     if search.extra_length != BeamSearch().extra_length:  # to which a converter sets it
         left_out.append(f"extra_length={search.extra_length}")
-    if getattr(search, "max_length_factor", None) is not None:
-        left_out.append(f"max_length_factor={search.max_length_factor}")
-    if getattr(search, "coverage_penalty", 0):
-        left_out.append(f"coverage_penalty={search.coverage_penalty}")
+    for name in ("max_length_factor", "coverage_penalty"):
+        if value := getattr(search, name, None):
+            left_out.append(f"{name}={value}")
     if left_out:
         logger.warning(
             "Outputs may differ, because transformers does not support these parts of the search: "
             "%s",
-            ", ".join(map(str, left_out)),
+            ", ".join(left_out),
         )
     return options
 
 
-def _strategy(search):
+def _strategy(search: Search) -> dict[str, Any]:
     """Return the options of `generate` for a search without its constraints."""
     if isinstance(search, Sampling):
         return {
-            **{"do_sample": True, "num_beams": 1, "temperature": float(search.temperature)},
-            **{"top_k": search.top_k or 0, "top_p": float(search.top_p or 1.0)},
+            "do_sample": True,
+            "num_beams": 1,
+            "temperature": float(search.temperature),
+            "top_k": search.top_k or 0,
+            "top_p": float(search.top_p or 1.0),
         }
     if not isinstance(search, BeamSearch):
         logger.warning("transformers does not support the search %s.", type(search).__name__)
@@ -279,7 +278,7 @@ def _strategy(search):
     return {"num_beams": search.beam_size, "length_penalty": float(search.alpha)}
 
 
-def _add_constraint(options, constraint):
+def _add_constraint(options: dict[str, Any], constraint: Constraint) -> bool:
     """Add the option of `generate` for a constraint, and return whether there is one."""
     is_beam = options.get("num_beams", 1) > 1
     if isinstance(constraint, MinLength):
@@ -301,17 +300,17 @@ def _add_constraint(options, constraint):
     return True
 
 
-def _write_tokenizers(folder, preset):
+def _write_tokenizers(folder: Path, preset: Preset) -> None:
     sides = {"source": preset.source_tokenizer, "target": preset.tokenizer}
     for side, tokenizer in sides.items():
         tokenizer.save(folder / f"{side}.spm")
     is_separate = preset.model.config.source_vocabulary_size is not None
     files = {"vocab.json": "source"} | ({"target_vocab.json": "target"} if is_separate else {})
     for name, side in files.items():
-        _write_json(folder / name, _vocabulary(sides[side]))
+        write_json(folder / name, {x: i for i, x in enumerate(token_pieces(sides[side]))})
     pieces = token_pieces(preset.tokenizer)
     languages = {f"{side}_lang": preset.metadata[side] for side in sides if side in preset.metadata}
-    _write_json(
+    write_json(
         folder / "tokenizer_config.json",
         {
             "tokenizer_class": "MarianTokenizer",
@@ -321,11 +320,3 @@ def _write_tokenizers(folder, preset):
             **languages,
         },
     )
-
-
-def _vocabulary(tokenizer):
-    return {piece: i for i, piece in enumerate(token_pieces(tokenizer))}
-
-
-def _write_json(path, values):
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")

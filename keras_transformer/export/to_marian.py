@@ -4,26 +4,33 @@ import io
 import json
 import logging
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from keras import ops
 
 from keras_transformer.convert.foreign_transformer import (
     ForeignConfig,
     marian_wavelength,
     output_bias,
 )
-from keras_transformer.convert.marian_names import marian_name
+from keras_transformer.convert.marian_files import DECODER, MODEL
+from keras_transformer.convert.marian_options import (
+    BIAS,
+    EPSILON,
+    OUTPUT,
+    marian_name,
+    write_options,
+    write_search,
+)
 from keras_transformer.convert.weight_mapping import (
-    ACTIVATIONS,
     foreign_layout,
     halves_to_interleaved,
     stack_mappings,
+    to_float32,
 )
 from keras_transformer.decoding.beam_search import BeamSearch
-from keras_transformer.decoding.constraints import NoUnknownToken, WordPenalty
 from keras_transformer.errors import UserError
 from keras_transformer.export.exported_folder import (
     exported_folder,
@@ -35,8 +42,7 @@ from keras_transformer.presets.format import Preset
 
 logger = logging.getLogger(__name__)
 
-_MODEL, _DECODER = "model.npz", "decoder.yml"
-_FILES = [_MODEL, _DECODER, "vocab.spm", "source.spm", "target.spm"]
+_FILES = [MODEL, DECODER, "vocab.spm", "source.spm", "target.spm"]
 # Ours -> the only value that Marian has, and why another is refused.
 _FIXED = {
     "zero_start": (True, "Marian has no start token. Train, or continue a training, with it"),
@@ -44,7 +50,7 @@ _FIXED = {
     "attention_window": (None, "it has no restricted self-attention"),
     "first_position": (0, "its first position is 0"),
     "scale_embeddings": (True, "it multiplies embeddings by sqrt(d_model)"),
-    "layer_norm_epsilon": (1e-6, "it adds this number"),
+    "layer_norm_epsilon": (EPSILON, "it adds this number"),
     "leaf_ids": (None, "it has no deterministic attention"),
 }
 
@@ -69,18 +75,21 @@ def export_marian_npz(preset: Preset, path: str | Path) -> None:
         UserError: if Marian cannot compute the model: with another start embedding, other positions
             or norms; or if it is quantized, or `path` contains other files.
     """
-    _check(preset)
+    _validate(preset)
     model = preset.model
-    names = _vocabulary_names(preset)
+    tokenizers = preset.source_tokenizer, preset.tokenizer
+    is_one = preset.source_tokenizer is preset.tokenizer
+    names = ("vocab.spm", "vocab.spm") if is_one else ("source.spm", "target.spm")
+    search = write_search(preset.search or BeamSearch(), names)
     with exported_folder(path, "marian_npz", _FILES) as folder:
         folder.mkdir()
-        _write_npz(folder / _MODEL, _arrays(model), _yaml(_options(model)))
-        for name, tokenizer in zip(names, (preset.source_tokenizer, preset.tokenizer)):
+        _write_npz(folder / MODEL, _arrays(model), _yaml(write_options(model)))
+        for name, tokenizer in zip(names, tokenizers):
             tokenizer.save(folder / name)
-        (folder / _DECODER).write_text(_yaml(_search(preset, names)), "utf-8")
+        (folder / DECODER).write_text(_yaml(search), "utf-8")
 
 
-def _check(preset):
+def _validate(preset: Preset) -> None:
     config = ForeignConfig.from_config(preset.model.config)
     for name, (value, reason) in _FIXED.items():
         actual = getattr(preset.model.config, name, getattr(config, name, value))
@@ -110,7 +119,7 @@ def _check(preset):
     validate_tokenizers(preset)
 
 
-def _refuse(name, value, expected, reason):
+def _refuse(name: str, value: Any, expected: Any, reason: str) -> NoReturn:
     raise UserError(
         f"Marian only supports {name}={expected!r}: {reason}. "
         f"Received a model with {name}={value!r}"
@@ -132,118 +141,22 @@ def _arrays(model: Transformer) -> dict[str, np.ndarray]:
     inverse = np.argsort(order)
     layer, source = model.decoder.token_embedding, model.encoder.token_embedding
     is_shared = source is layer
-    arrays["Wemb" if is_shared else "decoder_Wemb"] = _array(layer.embeddings)[:, inverse]
+    arrays["Wemb" if is_shared else "decoder_Wemb"] = to_float32(layer.embeddings)[:, inverse]
     if not is_shared:
-        arrays["encoder_Wemb"] = _array(source.embeddings)[:, inverse]
+        arrays["encoder_Wemb"] = to_float32(source.embeddings)[:, inverse]
     if not config.tie_weights:
-        arrays["decoder_ff_logit_out_Wt"] = _array(layer.reverse_embeddings).T[:, inverse]
+        arrays[OUTPUT] = to_float32(layer.reverse_embeddings).T[:, inverse]
     if (bias := output_bias(model)) is not None:
-        arrays["decoder_ff_logit_out_b"] = _array(bias)[None]
+        arrays[BIAS] = to_float32(bias)[None]
     return arrays
 
 
-def _array(x):
-    return np.asarray(ops.convert_to_numpy(x), "float32")
-
-
-def _options(model: Transformer) -> dict[str, Any]:
-    """Return the options inside the model."""
-    config = ForeignConfig.from_config(model.config)
-    before, after = config.steps.split("s")
-    activations = {keras_name: name for name, keras_name in ACTIVATIONS.items() if name != "silu"}
-    is_shared = model.encoder.token_embedding is model.decoder.token_embedding
-    is_ssru = config.decoder_type == "ssru"
-    return {
-        "type": "transformer",
-        "dim-emb": config.hidden_dim,
-        "dim-vocabs": [
-            config.source_vocabulary_size or config.vocabulary_size,
-            config.vocabulary_size,
-        ],
-        "enc-depth": config.num_layers,
-        "dec-depth": config.decoder_layers,
-        "dec-cell": "ssru" if is_ssru else "gru",
-        "layer-normalization": False,
-        "right-left": False,
-        "input-types": [],
-        "tied-embeddings": config.tie_weights and not is_shared,
-        "tied-embeddings-src": is_shared and not config.tie_weights,
-        "tied-embeddings-all": config.tie_weights and is_shared,
-        "output-omit-bias": not config.output_bias,
-        "lemma-dim-emb": 0,
-        "ulr": False,
-        "transformer-heads": config.num_heads,
-        "transformer-no-projection": False,
-        "transformer-rnn-projection": False,
-        "transformer-pool": False,
-        "transformer-dim-ffn": config.intermediate_dim,
-        "transformer-ffn-depth": config.feed_forward_depth,
-        "transformer-ffn-activation": activations[str(config.activation)],
-        "transformer-decoder-dim-ffn": config.decoder_intermediate_dim or 0,
-        "transformer-decoder-ffn-depth": config.decoder_feed_forward_depth or 0,
-        "transformer-decoder-autoreg": "rnn" if is_ssru else "self-attention",
-        "transformer-tied-layers": config.tied_decoder_layers or [],
-        "transformer-preprocess": before,
-        "transformer-postprocess": after,
-        "transformer-postprocess-emb": config.embedding_steps,
-        "transformer-postprocess-top": config.steps_at_the_end,
-        "transformer-train-position-embeddings": False,
-        "transformer-guided-alignment-layer": "last",
-        "version": "v1.12.0",
-    }
-
-
-def _vocabulary_names(preset):
-    if preset.source_tokenizer is preset.tokenizer:
-        return "vocab.spm", "vocab.spm"
-    return "source.spm", "target.spm"
-
-
-def _search(preset, names):
-    """Return the options of `decoder.yml`."""
-    search = preset.search or BeamSearch()
-    options: dict[str, Any] = {
-        "relative-paths": True,
-        "models": [_MODEL],
-        "vocabs": [*names],
-        "beam-size": 1,
-        "normalize": 0.0,
-        "word-penalty": 0.0,
-        "allow-unk": not any(isinstance(x, NoUnknownToken) for x in search.constraints),
-    }
-    known = (NoUnknownToken, WordPenalty)
-    others = [str(x) for x in search.constraints if not isinstance(x, known)]
-    options["word-penalty"] = sum(
-        x.penalty for x in search.constraints if isinstance(x, WordPenalty)
-    )
-    if isinstance(search, BeamSearch):
-        options |= {"beam-size": search.beam_size, "normalize": float(search.alpha)}
-        # Marian only limits an output by a multiple of its source, which is 3 by default.
-        others.append(f"extra_length={search.extra_length}")
-        if search.max_length_factor is None:
-            others.append("max_length_factor=None")
-        else:
-            options["max-length-factor"] = search.max_length_factor
-        if search.alpha and search.length_penalty != "power":
-            others.append(f"length_penalty={search.length_penalty}")
-        if search.coverage_penalty:
-            others.append(f"coverage_penalty={search.coverage_penalty}")
-    else:
-        others.append(str(search))
-    if others:
-        logger.warning(
-            "Outputs may differ, because Marian does not have these parts of the search: %s",
-            ", ".join(others),
-        )
-    return options
-
-
-def _yaml(options):
+def _yaml(options: Mapping[str, Any]) -> str:
     """Return options as YAML of one line each, of which JSON is a part."""
     return "".join(f"{name}: {json.dumps(value)}\n" for name, value in options.items())
 
 
-def _write_npz(path, arrays, options):
+def _write_npz(path: Path, arrays: Mapping[str, np.ndarray], options: str) -> None:
     """Write an `.npz` as Marian reads it: not compressed, and with the sizes before the data."""
     arrays = {**arrays, "special:model.yml": np.frombuffer(options.encode() + b"\0", "int8")}
     with zipfile.ZipFile(path, "w") as archive:
