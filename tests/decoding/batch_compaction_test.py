@@ -21,7 +21,7 @@ def batch_sizes(monkeypatch):
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_what_goes_on_without_the_ended_is_the_same(name, batch_sizes, monkeypatch):
+def test_removing_ended_sentences_changes_no_output(name, batch_sizes, monkeypatch):
     search, options = SEARCHES[name]
     whole = [to_numpy(x) for x in search(shared_model(), ROWS, **options)]
     assert set(batch_sizes) == {len(ROWS)}

@@ -42,8 +42,7 @@ from tests.decoding.reference_search import (
     reference_search,
     score,
 )
-from tests.decoding.search_functions import beam_search, greedy_search
-from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
+from tests.decoding.sentences import LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
 # `test_narrow_beam_equals_reference` shows that the outputs of all seeds are of many kinds; for
@@ -59,7 +58,7 @@ FEW_SEEDS = SEEDS[:3]
     [{}, {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True}],
     ids=["plain", "pre-norm, free d_k and d_v"],
 )
-def test_numpy_transformer_equals_the_other_one(options):
+def test_numpy_transformer_equals_the_references_of_the_helpers(options):
     model = randomize(model_of(**options), seed=1)
     targets = [[1, 5, 2, 4], [1, 9, 9, 11]]
     predict = NumpyTransformer(model)
@@ -73,7 +72,7 @@ def test_numpy_transformer_equals_the_other_one(options):
         assert_close(attention.sum(-1), np.ones((2, 4, 2, 2)), atol=1e-9)
 
 
-def test_penalties_by_hand():
+def test_reference_penalties_equal_values_worked_out_by_hand():
     assert penalty(1, 0.6, "gnmt") == penalty(1, 0.6, "power") == 1
     assert penalty(7, 1.0, "gnmt") == 2
     assert penalty(7, 1.0, "power") == 7
@@ -210,7 +209,7 @@ def test_narrow_beam_equals_reference(options):
 
 
 @pytest.mark.parametrize("options", [ONE, POWER, FULL], ids=str)
-def test_a_full_cache_drops_what_is_not_needed(monkeypatch, options):
+def test_a_full_cache_drops_unused_positions(monkeypatch, options):
     # Room for four steps, then for sixteen, then for all twenty-four.
     monkeypatch.setattr(batch_compaction, "_FIRST_STEPS", 4)
     called = note_calls(
@@ -229,32 +228,6 @@ def test_coverage_chooses_between_the_hypotheses_compared():
     with_coverage = reference(model, **FULL)
     without = reference(model, **{**FULL, "coverage_penalty": 0.0})
     assert any(a.results[0].tokens != b.results[0].tokens for a, b in zip(with_coverage, without))
-
-
-def test_beam_of_one_is_greedy():
-    for seed in FEW_SEEDS:
-        model = narrow_model(seed)
-        token_ids, scores = search(model, **ONE)
-        greedy_ids, greedy_scores = greedy_search(model, SOURCE, EXTRA_LENGTH)
-        assert token_ids.tolist() == to_numpy(greedy_ids)[:, None].tolist()
-        assert_close(scores, to_numpy(greedy_scores)[:, None], atol=1e-4)
-
-
-def test_fewer_results_are_the_first_of_more():
-    for seed in FEW_SEEDS:
-        model = narrow_model(seed)
-        token_ids, scores = search(model, **BEST_OF_PAIR)
-        two_ids, two_scores = search(model, **PAIR)
-        assert token_ids.tolist() == two_ids[:, :1].tolist()
-        assert_close(scores, two_scores[:, :1], atol=1e-4)
-
-
-def test_results_are_sorted_and_distinct():
-    for seed in FEW_SEEDS:
-        token_ids, scores = search(narrow_model(seed), **FULL)
-        assert (scores[:, :-1] >= scores[:, 1:]).all()
-        for results in token_ids[:-1].tolist():
-            assert len({tuple(each) for each in results}) == len(results)
 
 
 def test_output_is_tokens_then_end_then_padding():
@@ -335,12 +308,6 @@ def test_shortest_length_and_banned_tokens():
     assert any(len(result.tokens) < 5 for rows in free for result in rows[0].results)
 
 
-def test_takes_a_list_of_banned_tokens():
-    model = narrow_model(SEED)
-    token_ids, _ = search(model, **{**LIMITED, "banned_token_ids": [3, 7]})
-    assert token_ids.tolist() == search(model, **LIMITED)[0].tolist()
-
-
 def test_prefix_equals_reference():
     for seed in FEW_SEEDS:
         model = narrow_model(seed)
@@ -391,15 +358,6 @@ def test_pre_norm_and_free_sizes_equal_reference():
     options = {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True}
     for seed in FEW_SEEDS:
         assert_equals_reference(narrow_model(seed, **options), **FULL)
-
-
-def test_bfloat16_gives_sorted_float32_scores():
-    model = randomize(model_of(dtype="mixed_bfloat16", num_layers=1), seed=1)
-    token_ids, scores = search(model, **FULL)
-    assert scores.dtype == "float32" and np.isfinite(scores).all()
-    assert (scores[:, :-1] >= scores[:, 1:]).all()
-    assert ((output_lengths(token_ids) > 0) == (np.array(LIMITS) > 0)[:, None]).all()
-    assert (output_lengths(token_ids) <= np.array(LIMITS)[:, None]).all()
 
 
 @pytest.mark.parametrize("rows", [0, 6])
@@ -527,14 +485,14 @@ def constant_model(model, logits):
     return model
 
 
-def test_of_equal_candidates_the_lower_token_comes_first():
+def test_lower_tokens_come_first_among_equal_candidates():
     # All tokens alike. First step: the end is complete, and of the others the lowest two go on, A
     # and B. Second step: A END is complete. No longer output can win.
     expected = [([END], np.log(1 / 6)), ([A, END], 2 * np.log(1 / 6))]
     assert_finds(constant_model(small_model(), [0] * 6), expected, **TWO)
 
 
-def test_of_equal_hypotheses_the_earlier_complete_comes_first():
+def test_earlier_ends_come_first_among_equal_hypotheses():
     # A logit less by 64 is a probability less by e^64, so that of B is 1 in float32. All logs are
     # multiples of 64: sums of them are exact, in any order.
     model = constant_model(small_model(), [-128, -128, -64, -64, 0, -64])
@@ -606,89 +564,3 @@ def test_tokens_of_equal_embeddings_give_equal_results():
         for tokens in score_of:
             twin = tuple(exchange[token] for token in tokens)
             assert score_of[tokens] == pytest.approx(score_of[twin], abs=1e-5)
-
-
-# Errors
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        *[("beam_size", value) for value in (0, -1, 2.5, True, None, "4")],
-        *[("num_results", value) for value in (0, -1, 5, 1.5, None)],
-        *[("alpha", value) for value in (-0.1, None, "0.6", 10.1, 50, np.inf)],
-        *[("length_penalty", value) for value in ("google", None, 1)],
-        *[("coverage_penalty", value) for value in (-0.5, None)],
-        *[("min_length", value) for value in (-1, 1.5, None)],
-        *[("extra_length", value) for value in (0, -1, 2.5, None)],
-        *[("banned_token_ids", value) for value in ((12,), (-1,), (5, 99), (5.5,), None)],
-    ],
-)
-def test_option_out_of_range(name, value):
-    options = {"beam_size": 4, "extra_length": EXTRA_LENGTH, name: value}
-    received = str(value).strip("(),")
-    with pytest.raises(ValueError, match=f"`{name}`.*Received: .*{name}=.*{received}"):
-        beam_search(model_of(), SOURCE, **options)
-
-
-def test_numpy_integers_are_integers():
-    expected = search(narrow_model(SEED), beam_size=2)
-    token_ids, _ = search(narrow_model(SEED), beam_size=np.int64(2), banned_token_ids=np.array([]))
-    assert token_ids.tolist() == expected[0].tolist()
-
-
-@pytest.mark.parametrize("banned_token_ids", [(END,), (5, END), tuple(range(VOCABULARY_SIZE))])
-def test_the_end_cannot_be_banned(banned_token_ids):
-    with pytest.raises(ValueError, match="`banned_token_ids`.*Received: "):
-        search(model_of(), banned_token_ids=banned_token_ids)
-
-
-def prefix_with(row, tokens):
-    prefix = PREFIX.tolist()
-    prefix[row] = tokens
-    return prefix
-
-
-@pytest.mark.parametrize(
-    "prefix_token_ids",
-    [
-        prefix_with(0, [12, 0, 0, 0]),
-        prefix_with(0, [-1, 0, 0, 0]),
-        prefix_with(0, [3, 0, 4, 0]),
-        prefix_with(4, [0, 4, 0, 0]),
-        prefix_with(0, [START, 4, 0, 0]),
-        [[4] * 5] * 6,
-        PREFIX[:5],
-        PREFIX[0],
-        PREFIX[None],
-        [],
-        np.zeros((5, 0)),
-    ],
-    ids=[
-        "above the vocabulary",
-        "below the vocabulary",
-        "padding inside",
-        "padding first",
-        "start token",
-        "longer than a limit",
-        "too few rows",
-        "one axis",
-        "three axes",
-        "one axis, empty",
-        "too few rows, empty",
-    ],
-)
-def test_malformed_prefixes_are_refused(prefix_token_ids):
-    with pytest.raises(ValueError, match="`prefix_token_ids`.*Received: "):
-        search(model_of(), prefix_token_ids=prefix_token_ids)
-
-
-@pytest.mark.parametrize("shape", [(6,), (1, 2, 6), ()])
-def test_source_of_other_axes(shape):
-    with pytest.raises(ValueError, match=r"\(batch, source\).*Received: shape="):
-        search(model_of(), np.ones(shape, "int32"))
-
-
-def test_learned_positions_too_few():
-    with pytest.raises(ValueError, match="max_length=6"):
-        search(large_model(), HAND_SOURCE, extra_length=5)

@@ -40,7 +40,7 @@ def assert_is_a_beam(history, most_live):
         (kt.BeamSearch(1, 0.0, extra_length=6), 1),
     ],
 )
-def test_equals_the_search_in_plain_python(search, num_results):
+def test_replay_equals_the_search_in_plain_python(search, num_results):
     model = small_model()
     history = replay(search, model, [SOURCE], num_results)
     assert_is_a_beam(history, search.beam_size)
@@ -62,7 +62,7 @@ def test_equals_the_search_in_plain_python(search, num_results):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_results_are_those_of_the_compiled_search(seed):
+def test_replay_and_the_compiled_search_give_equal_results(seed):
     model = small_model(seed, position_encoding="learned", max_length=40)
     constraints = (kt.constraints.NoRepeatedNgrams(2),)
     for search in (kt.BeamSearch(2, 0.6, "gnmt", 0.0, 9), kt.BeamSearch(5, 1.0, "power", 0.0, 9)):
@@ -72,18 +72,3 @@ def test_results_are_those_of_the_compiled_search(seed):
         found = [tuple(i for i in row if i) for row in to_numpy(token_ids)[0].tolist()]
         assert [each.tokens for each in history.results] == found
         assert [x.score for x in history.results] == pytest.approx(to_numpy(scores)[0].tolist())
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("search", "token_ids", "message"),
-    [
-        (kt.Sampling(), [SOURCE], "stochastic search has no beam"),
-        (kt.BeamSearch(), [SOURCE, SOURCE], "must be one sentence"),
-        (kt.BeamSearch(), [[0, 0]], "must be one sentence"),
-        (kt.BeamSearch(), [[99]], "from 0 to 11"),
-    ],
-)
-def test_what_has_no_history(search, token_ids, message):
-    with pytest.raises(kt.UserError, match=message):
-        replay(search, small_model(), token_ids)

@@ -27,7 +27,7 @@ from tests.decoding.comparison import (
 )
 from tests.decoding.search_functions import greedy_search
 from tests.decoding.searches import ROWS, SEARCHES, shared_model
-from tests.decoding.sentences import LENGTH, SOURCE
+from tests.decoding.sentences import SOURCE
 from tests.helpers import assert_close, randomize, to_numpy
 
 ONE_LAYER = {"num_layers": 1}
@@ -133,11 +133,6 @@ def compile_jax(function):
     import jax
 
     return jax.jit(function)
-
-
-def test_an_empty_batch_gives_empty_results():
-    token_ids, scores = search(model_of(), np.zeros((0, 6), "int32"), **FULL)
-    assert token_ids.shape == (0, 4, LENGTH) and scores.shape == (0, 4)
 
 
 def test_bfloat16_gives_finite_float32_scores_within_the_limits():

@@ -109,7 +109,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_wide_beam_finds_what_is_left(name):
+def test_a_wide_beam_finds_all_allowed_outputs(name):
     constraints, is_allowed = CASES[name]
     predict = NumpyTransformer(small_model())
     every = brute_force(predict, SOURCE, extra_length=EXTRA_LENGTH, alpha=0.0)
@@ -122,7 +122,7 @@ def test_a_wide_beam_finds_what_is_left(name):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_narrow_beam_finds_tokens_beside_many_banned_ones(seed):
+def test_a_narrow_beam_finds_the_tokens_that_are_not_banned(seed):
     model = reweight(model_of(vocabulary_size=12, num_layers=1), seed)
     search = kt.BeamSearch(1, extra_length=EXTRA_LENGTH)
     token_ids, scores = search(model, [SOURCE], constraints=BannedTokens(tuple(range(3, 11))))
@@ -215,15 +215,10 @@ def test_constraints_of_the_search_and_of_the_call_combine():
     }
 
 
-def test_a_minimum_length_above_the_limit_is_refused():
+def test_a_minimum_length_is_that_of_outputs_alone():
     search, source = kt.BeamSearch(extra_length=EXTRA_LENGTH), [SOURCE, [A, END, 0], [0, 0, 0]]
     token_ids, _ = search(small_model(), source[::2], constraints=MinLength(LIMIT))
     assert [len(without_padding(row)) for row in to_numpy(token_ids)[:, 0]] == [LIMIT, 0]
-    message = "`min_length` must be at most 3, .* row 1. Received: min_length=4.*`extra_length`"
-    with pytest.raises(kt.UserError, match=message):
-        search(small_model(), source, constraints=MinLength(LIMIT))
-    with pytest.raises(kt.UserError, match="`min_length` must be at most 2.*min_length=3"):
-        search(small_model(), [SOURCE], constraints=(MinLength(3), MaxLength(2)))
 
 
 def test_constraints_that_leave_nothing_give_an_empty_output():
@@ -288,29 +283,6 @@ def test_mark_flags_the_given_tokens_in_each_row():
 
 
 # Objects
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: MinLength(-1), "`min_length`.*min_length=-1"),
-        (lambda: MaxLength(0), "`max_length`.*max_length=0"),
-        (lambda: MinLength(1.5), "`min_length`.*min_length=1.5"),
-        (lambda: BannedTokens((END,)), "`banned_token_ids`"),
-        (lambda: BannedTokens((-4,)), "`banned_token_ids`"),
-        (lambda: NoRepeatedNgrams(0), "`size`.*size=0"),
-        (lambda: RepetitionPenalty(0.9), "`penalty`.*penalty=0.9"),
-        (lambda: RepetitionPenalty("2"), "`penalty`"),
-        (lambda: RepetitionPenalty(2, "scores"), "`applies_to`.*applies_to='scores'"),
-        (lambda: found(BannedTokens((6,))), "below 6, the vocabulary size"),
-        (lambda: found("no unknown"), "`constraints` must be"),
-        (lambda: ForcedPrefix([[A, B], [A]]), "`prefix_token_ids` must be an array of 32-bit int"),
-        (lambda: ForcedPrefix([[4.5]]), "`prefix_token_ids` must be an array of 32-bit int"),
-    ],
-)
-def test_wrong_arguments_of_constraints_are_refused(make, message):
-    with pytest.raises(kt.UserError, match=message):
-        make()
 
 
 def test_equal_by_value():

@@ -41,7 +41,7 @@ def searches(monkeypatch):
 
 @pytest.mark.each_backend
 @COMPILED
-def test_parts_of_a_search_for_trees_give_what_is_expected_of_the_whole(searches):
+def test_parts_of_a_search_for_trees_give_the_recorded_trees(searches):
     # Of all kinds, one that has something more to split than the sources.
     search, options = SEARCHES["grammar"]
     token_ids, scores = (to_numpy(x) for x in search(shared_model(), ROWS, **options))
@@ -53,7 +53,7 @@ def test_parts_of_a_search_for_trees_give_what_is_expected_of_the_whole(searches
 
 @COMPILED
 @pytest.mark.parametrize("name", SEARCHES)
-def test_parts_give_what_the_whole_gives(name, searches, monkeypatch):
+def test_parts_and_the_whole_batch_give_equal_outputs(name, searches, monkeypatch):
     search, options = SEARCHES[name]
     run = functools.partial(search, shared_model(), ROWS, **options)
     parts = [to_numpy(x) for x in run()]

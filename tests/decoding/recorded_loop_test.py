@@ -80,7 +80,7 @@ STEPS = {
 
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("steps", [0, 1, 2, 7])
-def test_gives_what_the_plain_loop_gives(name, steps):
+def test_recorded_and_plain_loops_give_equal_states(name, steps):
     step, first = STEPS[name]
     counted = Counted(step)
     with torch.inference_mode():
@@ -94,7 +94,7 @@ def test_gives_what_the_plain_loop_gives(name, steps):
         assert one.dtype == other.dtype and one.tolist() == other.tolist()
 
 
-def test_what_is_given_does_not_change():
+def test_the_first_state_is_not_changed_in_place():
     first = torch.tensor(0), NUMBERS.clone(), (torch.zeros(9), torch.zeros(1))
     with torch.inference_mode():
         recorded_loop(is_before(5), of_many_operations, first)

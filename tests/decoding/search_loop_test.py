@@ -7,7 +7,7 @@ from tests.helpers import normal, to_numpy
 NONE = -np.inf
 
 
-def test_what_no_live_hypothesis_descends_from_is_dropped():
+def test_cached_positions_without_live_descendants_are_removed():
     ancestors = np.array([[[1, 0, 0, 1, 0, 0], [0, 1, 1, 0, 0, 0]], [[0, 1, 0, 1, 0, 1]] * 2])
     keys, values = normal(2, 1, 3, 6), normal(2, 1, 6, 4)
     nothing = dict.fromkeys(State._fields, ())

@@ -85,7 +85,7 @@ def test_settings_of_the_backend(num_parts, monkeypatch):
     assert seen == [expected] * num_parts
 
 
-def test_entering_surroundings_compiles_nothing_anew(monkeypatch):
+def test_entering_a_thread_context_compiles_no_second_program(monkeypatch):
     model = randomize(new_model(), seed=1)
     monkeypatch.setattr(search_module, "FEWEST_HYPOTHESES", 1)
     monkeypatch.setattr(batch_compaction, "FEWEST_HYPOTHESES", 100)

@@ -57,7 +57,7 @@ def test_a_sentence_is_explained_as_the_model_reads_it():
     )
 
 
-def test_a_parse_beside_the_gold_tree():
+def test_explain_parse_shows_the_gold_tree():
     parser, gold = new_parser(counts_words=True), trees()[1]
     explanation = explain_parse(parser, gold.leaves(), gold)
     assert [explanation.tree] == parser([gold.leaves()])

@@ -132,7 +132,7 @@ def test_a_comparison_shows_the_error_of_evalb():
     assert "tag: . is ., not SYM" in str(comparison)
 
 
-def test_brackets_are_those_of_the_scores():
+def test_brackets_match_the_scores():
     """Against EVALB's figures, of trees in which brackets were taken out, put in and renamed."""
     parameters, generator = kt.parsing.Parameters.named("COLLINS"), random.Random(1)
     for gold in trees()[:40]:
