@@ -1,7 +1,6 @@
 """The constituency parser: a model, its tokenizer and a search."""
 
 import dataclasses
-import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
-from keras import ops
 
 from keras_transformer.annotations import Tensor
 from keras_transformer.data.preprocessor import TranslationPreprocessor
@@ -33,7 +31,7 @@ from keras_transformer.parsing.parser_tokens import (
     output_tree,
     parses_from_outputs,
 )
-from keras_transformer.parsing.tree_grammar import InOrderTreeGrammar, TreeGrammar
+from keras_transformer.parsing.tree_grammar import TreeGrammar
 from keras_transformer.parsing.word_tags import TagDictionary, WordTags
 from keras_transformer.parsing.words import (
     DEFAULT_WORD_TOKENIZER,
@@ -55,9 +53,6 @@ if TYPE_CHECKING:
     from keras_transformer.parsing.treebanks import Treebank
 
 logger = logging.getLogger(__name__)
-
-# By the order of a linearization.
-_GRAMMARS: dict[str, type[TreeGrammar]] = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}
 
 
 class ConstituencyParser(Task):
@@ -140,8 +135,9 @@ class ConstituencyParser(Task):
         check_choice("decision", self.decision, ("best", "consensus"))
         self.constrained = constrained
         self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
-        self.word_tags = WordTags(self.symbols, self.tag_dictionary)
-        self.grammar = self._grammar(self.word_tags.leaf_sets) if constrained else None
+        max_openings = self.metadata.get("max_openings", TreeGrammar.max_openings)
+        self.word_tags = WordTags(self.symbols, self.tag_dictionary, max_openings)
+        self.grammar = self.word_tags.grammar if constrained else None
 
     def _kept(self, name: str, given: str | None, default: str) -> str:
         """Return an argument's value, given or from the metadata, which store a given value."""
@@ -205,19 +201,6 @@ class ConstituencyParser(Task):
         own = self._own_tag_dictionary
         values = None if own is None else own.to_dict()
         return dataclasses.replace(super().to_preset(), tag_dictionary=values)
-
-    def _grammar(self, leaf_sets: Sequence[Sequence[int]]) -> TreeGrammar:
-        return _GRAMMARS[self.symbols.linearization.order](
-            *self.symbols.brackets(),
-            tuple(self.word_tags.leaves.values()),
-            max_openings=self.metadata.get("max_openings", TreeGrammar.max_openings),
-            leaf_sets=tuple(map(tuple, leaf_sets)),
-        )
-
-    @functools.cached_property
-    def _grammar_of_tags(self) -> TreeGrammar:
-        """The grammar for sentences with given tags."""
-        return self._grammar(self.word_tags.leaf_sets_of_given())
 
     @classmethod
     def train(
@@ -373,37 +356,9 @@ class ConstituencyParser(Task):
             self.source_limit(),
         )
         return (
-            found and self._with_found_tags(sentence, found[0][0])
+            found and self.word_tags.with_found_tags(sentence, found[0][0])
             for sentence, found in itertools.chain.from_iterable(windows)
         )
-
-    def search_trees(
-        self,
-        token_ids: Tensor,
-        num_words: Tensor,
-        word_kinds: Tensor | None = None,
-        num_results: int = 1,
-        grammar: TreeGrammar | None = None,
-        run: Callable[..., Any] | None = None,
-        sentence_numbers: Tensor | None = None,
-    ) -> Any:
-        """Search for linearized trees.
-
-        Args:
-            token_ids: int array `(batch, source)`.
-            num_words: int array `(batch,)`.
-            word_kinds: with a tag dictionary, int array `(batch, words)`: its kinds of the words.
-            num_results: the number of results per sentence.
-            grammar: the `TreeGrammar`. Defaults to the parser's `grammar`.
-            run: function that runs the search: see `search_batch`.
-            sentence_numbers: as in the call of a `Search`.
-
-        Returns:
-            `(token_ids, scores)`, as from a `Search`; or the result of `run`.
-        """
-        grammar = grammar or self.grammar
-        trees = () if grammar is None else (grammar.over(num_words, word_kinds),)
-        return self.search_batch(token_ids, num_results, trees, run, sentence_numbers)
 
     def source_ids(self, sentence: Sentence) -> list[int]:
         """Return the ids of a sentence as the model reads it.
@@ -453,7 +408,7 @@ class ConstituencyParser(Task):
         _, symbols = self.symbols.linearization.linearize(tree)
         return [*self.symbols.encode([" ".join(symbols)])[0], END_ID]
 
-    def tree_of(self, sentence: Sentence, token_ids: Sequence[int]) -> "Tree":
+    def output_tree(self, sentence: Sentence, token_ids: Sequence[int]) -> "Tree":
         """Return the tree over a sentence's words from the ids of an output, repaired if necessary.
 
         Args:
@@ -483,9 +438,9 @@ class ConstituencyParser(Task):
             total,
         )
         for window in results:
-            yield [self._parse_of(*found, num_results, agree) for found in window]
+            yield [self._make_parse(*found, num_results, agree) for found in window]
 
-    def _parse_of(
+    def _make_parse(
         self,
         sentence: Words,
         outputs: Sequence[Output] | None,
@@ -521,37 +476,12 @@ class ConstituencyParser(Task):
         run: Callable[..., Any] | None = None,
         sentence_numbers: Tensor | None = None,
     ) -> Any:
-        num_words, kinds = self._word_kinds(batch, sentences)
-        grammar = self.grammar
-        if self.constrained:
-            given = self.word_tags.kinds_with_given(
-                kinds, num_words, [tags for _, tags in sentences]
-            )
-            if given is not None:
-                kinds, grammar = given, self._grammar_of_tags
-        return self.search_trees(
-            batch, num_words, kinds, num_results, grammar, run, sentence_numbers
-        )
+        trees = (self.word_tags.grammar_over(sentences, len(batch)),) if self.constrained else ()
+        return self.search_batch(batch, num_results, trees, run, sentence_numbers)
 
     def _search_tags(
         self, batch: np.ndarray, sentences: Sequence[Words], _: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the tagger's leaves in the form of a search: one result with the score 0."""
-        leaves = self._best_leaves(batch, self._word_kinds(batch, sentences)[1])
+        leaves = self.word_tags.best_leaves(self.model, batch, sentences)
         return leaves[:, None], np.zeros((len(batch), 1))
-
-    def _word_kinds(
-        self, batch: np.ndarray, sentences: Sequence[Words]
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        num_words = np.zeros(len(batch), "int32")
-        num_words[: len(sentences)] = [len(words) for words, _ in sentences]
-        escaped = [[*map(escape, words)] for words, _ in sentences]
-        return num_words, self.word_tags.kinds(num_words, escaped)
-
-    def _best_leaves(self, batch: np.ndarray, kinds: np.ndarray | None) -> np.ndarray:
-        return ops.convert_to_numpy(self.word_tags.tag(self.model, batch, kinds))
-
-    def _with_found_tags(self, sentence: Words, leaves: np.ndarray) -> list[str]:
-        """Return the tags of a sentence: the given ones, and otherwise the tagger's."""
-        found = self.word_tags.tags_of(leaves[: len(sentence.tags)])
-        return [tag or best for tag, best in zip(sentence.tags, found)]

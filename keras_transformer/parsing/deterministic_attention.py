@@ -58,8 +58,8 @@ class DeterministicAttention(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.word_start_ids = _checked("word_start_ids", word_start_ids)
-        self.leaf_ids = _checked("leaf_ids", leaf_ids)
+        self.word_start_ids = _sorted_ids("word_start_ids", word_start_ids)
+        self.leaf_ids = _sorted_ids("leaf_ids", leaf_ids)
         self.end_id = end_id
 
     def call(
@@ -144,7 +144,7 @@ class DeterministicAttention(keras.layers.Layer):
         }
 
 
-def _checked(name: str, token_ids: Iterable[int]) -> list[int]:
+def _sorted_ids(name: str, token_ids: Iterable[int]) -> list[int]:
     token_ids = np.asarray(token_ids).ravel()
     if not len(token_ids) or token_ids.dtype.kind not in "iu" or token_ids.min() < 0:
         raise UserError(f"`{name}` must be one or more token ids. Received: {token_ids}")

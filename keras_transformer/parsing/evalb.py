@@ -183,7 +183,7 @@ def score_sentences(
     gold: Iterable[Sentence], predicted: Iterable[Sentence], parameters: Parameters
 ) -> EvalbScores:
     """Score predicted sentences against gold sentences, in the same order."""
-    return EvalbScores.of(
+    return EvalbScores.from_sentences(
         [_score(*pair, parameters) for pair in zip(gold, predicted)], parameters.cutoff_length
     )
 

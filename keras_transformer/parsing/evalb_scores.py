@@ -226,7 +226,9 @@ class EvalbScores(Summary):
     sentence_scores: tuple[SentenceScores, ...] = field(repr=False)
 
     @classmethod
-    def of(cls, sentence_scores: Iterable[SentenceScores], cutoff_length: int) -> "EvalbScores":
+    def from_sentences(
+        cls, sentence_scores: Iterable[SentenceScores], cutoff_length: int
+    ) -> "EvalbScores":
         """Sum the scores of sentences.
 
         Args:

@@ -50,9 +50,9 @@ class Linearization(ABC):
 
     Each symbol is one step around a tree: it opens a constituent, is a leaf, or closes a
     constituent. Symbols do not repeat the words: leaf number n stands for word number n. A subclass
-    defines the symbols, which contain no white space, with `symbol_of` and `step_of`, and the order
-    of the steps with `order`. A preset stores the class and its configuration: register your own
-    class with `keras.saving.register_keras_serializable` to load such a preset.
+    defines the symbols, which contain no white space, with `write_step` and `read_symbol`, and the
+    order of the steps with `order`. A preset stores the class and its configuration: register your
+    own class with `keras.saving.register_keras_serializable` to load such a preset.
 
     Attributes:
         order: `"top-down"` if a constituent is opened before its first child, `"in-order"` if it is
@@ -66,7 +66,7 @@ class Linearization(ABC):
         return f"{type(self).__name__}({config})"
 
     @abstractmethod
-    def symbol_of(self, step: Step, label: str) -> str:
+    def write_step(self, step: Step, label: str) -> str:
         """Write a step as a symbol.
 
         Args:
@@ -81,7 +81,7 @@ class Linearization(ABC):
         """
 
     @abstractmethod
-    def step_of(self, symbol: str) -> LabelledStep:
+    def read_symbol(self, symbol: str) -> LabelledStep:
         """Read a symbol as a step.
 
         Args:
@@ -155,7 +155,7 @@ class Linearization(ABC):
         for step, node in walk(tree, self.order):
             if step == LEAF:
                 words.append(node[0])
-            symbols.append(self.symbol_of(step, node.label()))
+            symbols.append(self.write_step(step, node.label()))
         return words, symbols
 
     def rebuild(self, words: Sequence[str], symbols: Sequence[str]) -> "Tree":
@@ -196,7 +196,7 @@ class Linearization(ABC):
         """
         builder = TreeBuilder(words, self.order)
         for symbol in symbols:
-            step, label = self.step_of(symbol)
+            step, label = self.read_symbol(symbol)
             if step:
                 builder.add(step, label)
             else:
@@ -216,7 +216,7 @@ class Linearization(ABC):
         leaves: dict[str, str] = {}
         closing: dict[str | None, str] = {}
         for symbol in symbols:
-            step, label = self.step_of(symbol)
+            step, label = self.read_symbol(symbol)
             if step == CLOSE:
                 closing[label] = symbol
             elif step == OPEN and label is not None:
@@ -239,14 +239,14 @@ class Linearization(ABC):
         Raises:
             UserError: if it is not a symbol of a tree.
         """
-        step, label = self.step_of(symbol)
+        step, label = self.read_symbol(symbol)
         if step is None:
             raise UserError(f"Expected one of {self._examples()}. Received: {symbol!r}")
         return text_around(step, label or "")
 
     def _examples(self) -> str:
-        opening, leaf = self.symbol_of(OPEN, "NP"), self.symbol_of(LEAF, "NN")
-        closing = self.symbol_of(CLOSE, "NP")
+        opening, leaf = self.write_step(OPEN, "NP"), self.write_step(LEAF, "NN")
+        closing = self.write_step(CLOSE, "NP")
         return f"{opening!r}, {leaf!r} and {closing!r}"
 
 
@@ -276,10 +276,10 @@ class LabelledBrackets(Linearization):
 
     keep_tags: bool = True
 
-    def symbol_of(self, step: Step, label: str) -> str:
+    def write_step(self, step: Step, label: str) -> str:
         return _write_symbol(step, UNKNOWN_TAG if step == LEAF and not self.keep_tags else label)
 
-    def step_of(self, symbol: str) -> LabelledStep:
+    def read_symbol(self, symbol: str) -> LabelledStep:
         return _read_symbol(symbol)
 
     def get_config(self) -> dict[str, Any]:

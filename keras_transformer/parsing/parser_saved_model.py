@@ -76,9 +76,8 @@ def _parsing_module(parser: "ConstituencyParser") -> tuple[Any, dict[str, Any]]:
         def search(batch, rows):
             batch_words = tf.gather(words, rows)
             kinds = module.kinds and module.kinds[_dense(batch_words)]
-            token_ids, scores = parser.search_trees(
-                batch, tf.gather(num_words, rows), kinds, sentence_numbers=rows
-            )
+            trees = parser.word_tags.grammar.over(tf.gather(num_words, rows), kinds)
+            token_ids, scores = parser.search_batch(batch, 1, (trees,), sentence_numbers=rows)
             return write(token_ids[:, 0], batch_words)[:, None], scores
 
         token_ids = ids_to_tokens(words)

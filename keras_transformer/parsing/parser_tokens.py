@@ -129,7 +129,7 @@ class TreeSymbols:
         self.symbols = list(symbols)
         self.linearization = linearization
         for symbol in self.symbols:
-            if linearization.step_of(symbol)[0] is None:
+            if linearization.read_symbol(symbol)[0] is None:
                 raise UserError(f"{symbol!r} is not a symbol of the linearization {linearization}.")
         self._by_label = linearization.by_label(self.symbols)
         self.ids = tokenizer.tokens_to_ids(self.symbols)

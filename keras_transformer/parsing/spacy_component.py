@@ -81,7 +81,7 @@ class ParserComponent:
     def pipe(self, stream: Iterable[Doc], batch_size: int = _DOCS) -> Iterator[Doc]:
         """Yield the docs of a stream with their trees, parsing `batch_size` docs together."""
         for docs in minibatch(stream, batch_size):
-            tokens = [[_words_of(sentence) for sentence in doc.sents] for doc in docs]
+            tokens = [[_sentence_words(sentence) for sentence in doc.sents] for doc in docs]
             words = [[*map(_spelling, sentence)] for doc in tokens for sentence in doc]
             parses = self.parser.parse(words)
             for doc, sentences in zip(docs, tokens):
@@ -120,7 +120,7 @@ def make_component(
     return ParserComponent(parser)
 
 
-def _words_of(sentence: Span) -> list[Token]:
+def _sentence_words(sentence: Span) -> list[Token]:
     return [token for token in sentence if not token.is_space]
 
 
@@ -177,7 +177,7 @@ def _end(token: Token) -> int:
 
 def _characters(span: Span) -> tuple[int, int]:
     """Return the first character and the character after the last, without white space around."""
-    words = _words_of(span)
+    words = _sentence_words(span)
     return (words[0].idx, _end(words[-1])) if words else (span.start_char, span.end_char)
 
 
@@ -190,7 +190,7 @@ def _remove_trees(doc: Doc) -> None:
         del doc.user_data[key]
 
 
-def _nodes_of(doc: Doc) -> list[_Node]:
+def _doc_nodes(doc: Doc) -> list[_Node]:
     """Return (first character, character after the last, labels, tag) of each node in the doc."""
     found: list[Any] = [
         (*key[2:], *node) for key, node in doc.user_data.items() if _is_tree_key(key)
@@ -209,7 +209,7 @@ def _nodes_of(doc: Doc) -> list[_Node]:
 def _inside(span: Span) -> list[_Node]:
     """Return the nodes inside a span, in the order of a walk."""
     begin, stop = _characters(span)
-    return [node for node in _nodes_of(span.doc) if begin <= node[0] and node[1] <= stop]
+    return [node for node in _doc_nodes(span.doc) if begin <= node[0] and node[1] <= stop]
 
 
 def _spans(doc: Doc, nodes: Iterable[_Node]) -> tuple[Span, ...]:
@@ -261,7 +261,7 @@ def _parent(span: Span) -> Span | None:
     begin, stop = _characters(span)
     around = [
         node
-        for node in _nodes_of(span.doc)
+        for node in _doc_nodes(span.doc)
         if node[0] <= begin and stop <= node[1] and node[1] - node[0] > stop - begin
     ]
     spans = _spans(span.doc, sorted(around, key=lambda node: node[1] - node[0]))

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.batched_search import padded_size
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.errors import UserError
+from keras_transformer.parsing.brackets import escape
 from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.traversal import tagged_words
+from keras_transformer.parsing.tree_grammar import InOrderTreeGrammar, TreeGrammar
+from keras_transformer.parsing.words import Words
 from keras_transformer.validation import positive_integer
 
 if TYPE_CHECKING:
@@ -57,21 +61,12 @@ class TagDictionary:
         return f"<TagDictionary: {len(self.kinds):,} words, {len(self.tag_sets)} sets of tags>"
 
     @classmethod
-    def from_trees(
-        cls,
-        trees: Iterable["Tree"],
-        min_count: int = 5,
-        min_share: float = 0.003,
-        min_words: int = 10,
-    ) -> "TagDictionary":
+    def from_trees(cls, trees: Iterable["Tree"], **options: Any) -> "TagDictionary":
         """Create the dictionary of a treebank.
 
         Args:
             trees: the trees.
-            min_count: the fewest occurrences of a frequent word.
-            min_share: a tag with a smaller share of a word's occurrences is an annotation error,
-                and is ignored. Three of CRAFT's 19,410 commas are tagged as nouns.
-            min_words: the fewest words of a tag that words that are not frequent may have.
+            **options: options of `from_counts`.
 
         Returns:
             A `TagDictionary`.
@@ -79,7 +74,7 @@ class TagDictionary:
         Raises:
             UserError: if `min_count` is not positive.
         """
-        return cls.from_counts(count_tags(trees), min_count, min_share, min_words)
+        return cls.from_counts(count_tags(trees), **options)
 
     @classmethod
     def from_counts(
@@ -93,9 +88,10 @@ class TagDictionary:
 
         Args:
             counts: the result of `count_tags`.
-            min_count: as for `from_trees`.
-            min_share: as for `from_trees`.
-            min_words: as for `from_trees`.
+            min_count: the fewest occurrences of a frequent word.
+            min_share: a tag with a smaller share of a word's occurrences is an annotation error,
+                and is ignored. Three of CRAFT's 19,410 commas are tagged as nouns.
+            min_words: the fewest words of a tag that words that are not frequent may have.
 
         Returns:
             A `TagDictionary`.
@@ -104,15 +100,15 @@ class TagDictionary:
             UserError: if `min_count` is not positive.
         """
         positive_integer("min_count", min_count)
-        tags_of = {
+        kept = {
             word: [tag for tag, count in tags.items() if count >= min_share * tags.total()]
             for word, tags in counts.items()
         }
-        num_words = Counter(tag for tags in tags_of.values() for tag in tags)
+        num_words = Counter(tag for tags in kept.values() for tag in tags)
         # If no tag has many words, all tags are allowed.
         common = [tag for tag in num_words if num_words[tag] >= min_words] or num_words
         words: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-        for word, tags in tags_of.items():
+        for word, tags in kept.items():
             if counts[word].total() >= min_count:
                 words[tuple(sorted(tags))].append(word)
         sets = sorted(words)
@@ -146,7 +142,7 @@ class TagDictionary:
             )
         return cls(**values)
 
-    def kinds_of(self, words: Iterable[str]) -> list[int]:
+    def word_kinds(self, words: Iterable[str]) -> list[int]:
         """Return the index of the tag set of each word.
 
         Args:
@@ -186,135 +182,151 @@ def _are_strings(values: object) -> bool:
 
 
 class WordTags:
-    """The leaves that words may have, by given tags and by a tag dictionary.
+    """The leaves that words may have in a parser's trees, by given tags and by a tag dictionary.
 
     The kind of a word is the index of the set of leaves that it may have.
 
     Args:
         symbols: `TreeSymbols`.
         tag_dictionary: a `TagDictionary`, or None.
+        max_openings: as for `TreeGrammar`.
 
     Attributes:
         leaves: the ids of all leaves: a dict of tag -> id.
-        leaf_sets: list of lists of ids, the leaves of each kind of the dictionary; `()` without a
+        leaf_sets: tuples of ids, the leaves of each kind of the dictionary; `()` without a
             dictionary.
 
     Raises:
         UserError: if the dictionary has tags that are not symbols.
     """
 
-    def __init__(self, symbols: TreeSymbols, tag_dictionary: TagDictionary | None):
+    def __init__(
+        self,
+        symbols: TreeSymbols,
+        tag_dictionary: TagDictionary | None,
+        max_openings: int = TreeGrammar.max_openings,
+    ):
+        self.symbols = symbols
         self.leaves = symbols.leaves()
         self.tag_dictionary = tag_dictionary
-        self.leaf_sets: Sequence[Sequence[int]] = ()
-        if tag_dictionary is None:
-            return
-        unknown = set().union(*tag_dictionary.tag_sets) - self.leaves.keys()
+        self.max_openings = max_openings
+        tag_sets = [] if tag_dictionary is None else tag_dictionary.tag_sets
+        unknown = set().union(*tag_sets) - self.leaves.keys()
         if unknown:
             raise UserError(
                 "The tag dictionary does not match the parser, which has no symbols for its tags "
                 f"{', '.join(sorted(unknown))}."
             )
-        self.leaf_sets = [[self.leaves[tag] for tag in tags] for tags in tag_dictionary.tag_sets]
+        self.leaf_sets = tuple(tuple(self.leaves[tag] for tag in tags) for tags in tag_sets)
 
-    def leaf_sets_of_given(self) -> list[Sequence[int]]:
-        """Return `leaf_sets`, and one more set per leaf, for words whose tag is given."""
-        leaves = [*self.leaves.values()]
-        return [*(self.leaf_sets or [leaves]), *([leaf] for leaf in leaves)]
+    @cached_property
+    def grammar(self) -> TreeGrammar:
+        """The grammar of trees in which words have the dictionary's leaves."""
+        return self._make_grammar(self.leaf_sets)
 
-    def kinds(self, num_words: np.ndarray, sentences: Iterable[Sequence[str]]) -> np.ndarray | None:
-        """Return the dictionary's kinds of words, or None without a dictionary.
+    @cached_property
+    def _grammar_of_given(self) -> TreeGrammar:
+        """The grammar with one more leaf set per leaf, for words whose tag is given."""
+        leaves = tuple(self.leaves.values())
+        return self._make_grammar((*(self.leaf_sets or (leaves,)), *((leaf,) for leaf in leaves)))
 
-        Args:
-            num_words: int array `(batch,)`.
-            sentences: list of lists of words, spelled as in trees; at most `batch` lists.
+    def _make_grammar(self, leaf_sets: tuple[tuple[int, ...], ...]) -> TreeGrammar:
+        return _GRAMMARS[self.symbols.linearization.order](
+            *self.symbols.brackets(),
+            tuple(self.leaves.values()),
+            max_openings=self.max_openings,
+            leaf_sets=leaf_sets,
+        )
 
-        Returns:
-            Int array `(batch, words)`.
-        """
-        if self.tag_dictionary is None:
-            return None
-        kinds = _no_kinds(num_words)
-        for row, words in enumerate(sentences):
-            kinds[row, : len(words)] = self.tag_dictionary.kinds_of(words)
-        return kinds
-
-    def kinds_with_given(
-        self,
-        kinds: np.ndarray | None,
-        num_words: np.ndarray,
-        tags: Iterable[Sequence[str | None]],
-    ) -> np.ndarray | None:
-        """Return kinds of words for `leaf_sets_of_given`.
+    def grammar_over(self, sentences: Sequence[Words], num_rows: int) -> TreeGrammar:
+        """Return the grammar of trees over sentences, whose words have their given tags.
 
         Args:
-            kinds: the result of `kinds`.
-            num_words: int array `(batch,)`.
-            tags: list of lists of tags, with None for words whose tag is not given.
+            sentences: list of `Words`.
+            num_rows: the number of rows of the batch, which may have padding after the sentences.
 
         Returns:
-            Int array `(batch, words)`, or None if no tag of a leaf is given. (A tag without a leaf
-            does not limit the search, and is written into the tree afterwards.)
+            A `TreeGrammar`. A given tag without a leaf does not limit it.
         """
+        num_words, kinds = self.word_kinds(sentences, num_rows)
         numbers = {tag: number for number, tag in enumerate(self.leaves)}
-        places = [
+        given = [
             (row, column, numbers[tag])
-            for row, of_words in enumerate(tags)
-            for column, tag in enumerate(of_words)
+            for row, (_, tags) in enumerate(sentences)
+            for column, tag in enumerate(tags)
             if tag in numbers
         ]
-        if not places:
-            return None
+        if not given:
+            return self.grammar.over(num_words, kinds)
         kinds = _no_kinds(num_words) if kinds is None else kinds
         first = len(self.leaf_sets or [()])
-        for row, column, number in places:
+        for row, column, number in given:
             kinds[row, column] = first + number
-        return kinds
+        return self._grammar_of_given.over(num_words, kinds)
 
-    def tag(
-        self, model: "ParserTransformer", token_ids: Tensor, kinds: Tensor | None = None
-    ) -> Tensor:
+    def word_kinds(
+        self, sentences: Sequence[Words], num_rows: int
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the numbers of words, and the dictionary's kinds of the words.
+
+        Args:
+            sentences: list of `Words`.
+            num_rows: as for `grammar_over`.
+
+        Returns:
+            Int arrays `(num_rows,)` and `(num_rows, words)`; without a dictionary, None in place of
+            the second.
+        """
+        num_words = np.zeros(num_rows, "int32")
+        num_words[: len(sentences)] = [len(words) for words, _ in sentences]
+        if self.tag_dictionary is None:
+            return num_words, None
+        kinds = _no_kinds(num_words)
+        for row, (words, _) in enumerate(sentences):
+            kinds[row, : len(words)] = self.tag_dictionary.word_kinds(map(escape, words))
+        return num_words, kinds
+
+    def best_leaves(
+        self, model: "ParserTransformer", token_ids: np.ndarray, sentences: Sequence[Words]
+    ) -> np.ndarray:
         """Return the best leaves by the model's tagger, among the leaves that words may have.
 
         Args:
             model: a `ParserTransformer` with a `tag_loss_weight`.
-            token_ids: int tensor `(batch, source)`.
-            kinds: int tensor `(batch, words)`, or None.
+            token_ids: int array `(batch, source)`.
+            sentences: list of `Words`.
 
         Returns:
-            Int32 tensor `(batch, source)`: the leaf of each word; further entries have no meaning.
+            Int32 array `(batch, source)`: the leaf of each word, then 0.
 
         Raises:
             UserError: if the model has no tagger.
         """
+        log_probs = ops.convert_to_numpy(run_compiled(_tag, model, token_ids))
+        leaf_ids = np.array(sorted({*(model.config.leaf_ids or ())}), "int32")
         leaf_sets = self.leaf_sets or [[*self.leaves.values()]]
-        if kinds is None:
-            kinds = ops.zeros_like(ops.convert_to_tensor(token_ids, "int32"))
-        return run_compiled(
-            _tag, model, token_ids, kinds, leaf_sets=tuple(tuple(leaves) for leaves in leaf_sets)
-        )
+        is_allowed = np.array([np.isin(leaf_ids, leaves) for leaves in leaf_sets])
+        num_words, kinds = self.word_kinds(sentences, len(token_ids))
+        kinds = _no_kinds(num_words) if kinds is None else kinds
+        best = np.zeros(token_ids.shape, "int32")
+        for row, (words, _) in enumerate(sentences):
+            allowed = is_allowed[kinds[row, : len(words)]]
+            scores = np.where(allowed, log_probs[row, : len(words)], -np.inf)
+            best[row, : len(words)] = leaf_ids[scores.argmax(axis=-1)]
+        return best
 
-    def tags_of(self, leaves: np.ndarray) -> list[str]:
-        """Return the tags of an int array of leaves."""
+    def with_found_tags(self, sentence: Words, leaves: np.ndarray) -> list[str]:
+        """Return the tags of a sentence: the given ones, and otherwise the tags of leaves."""
         tags = {leaf: tag for tag, leaf in self.leaves.items()}
-        return [tags[leaf] for leaf in leaves.tolist()]
+        return [given or tags[leaf] for given, leaf in zip(sentence.tags, leaves.tolist())]
 
 
-def _tag(
-    model: "ParserTransformer",
-    token_ids: Tensor,
-    kinds: Tensor,
-    leaf_sets: tuple[tuple[int, ...], ...],
-) -> Tensor:
-    log_probs = model.tag(token_ids)
-    leaf_ids = np.array(sorted({*(model.config.leaf_ids or ())}), "int32")
-    # Pad to one kind per token: a sentence has at least as many tokens as words.
-    padding = ops.zeros_like(ops.cast(token_ids, "int32"))
-    kinds = ops.concatenate([ops.cast(kinds, "int32"), padding], axis=1)
-    kinds = kinds[:, : ops.shape(padding)[1]]
-    is_allowed = np.array([np.isin(leaf_ids, leaves) for leaves in leaf_sets])
-    log_probs = ops.where(ops.take(is_allowed, kinds, axis=0), log_probs, -np.inf)
-    return ops.take(leaf_ids, ops.argmax(log_probs, axis=-1), axis=0)
+# By the order of a linearization.
+_GRAMMARS: dict[str, type[TreeGrammar]] = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}
+
+
+def _tag(model: "ParserTransformer", token_ids: Tensor) -> Tensor:
+    return model.tag(token_ids)
 
 
 def _no_kinds(num_words: np.ndarray) -> np.ndarray:

@@ -146,7 +146,7 @@ def explain_parse(
         UserError: if it is not a sentence, has no words, or is longer than `max_source_length`.
     """
     source, target, beam = _searched(parser, sentence)
-    predicted = parser.tree_of(sentence, target)
+    predicted = parser.output_tree(sentence, target)
     comparison = None if tree is None else TreeComparison(tree, predicted)
     if not isinstance(sentence, str):
         sentence = " ".join(word for word, _ in tagged_words(predicted))

@@ -191,7 +191,7 @@ def test_words_have_tags_of_the_dictionary(parser):
         return [
             all(
                 tag in dictionary.tag_sets[kind]
-                for (_, tag), kind in zip(tree.pos(), dictionary.kinds_of(tree.leaves()))
+                for (_, tag), kind in zip(tree.pos(), dictionary.word_kinds(tree.leaves()))
             )
             for tree in parser(SENTENCES + ODD)
         ]
@@ -219,7 +219,7 @@ def test_tags_that_are_given(options):
             if tag is not None:
                 assert predicted == tag
             elif dictionary:
-                assert predicted in dictionary.tag_sets[dictionary.kinds_of([word])[0]]
+                assert predicted in dictionary.tag_sets[dictionary.word_kinds([word])[0]]
 
 
 @pytest.mark.parametrize("tag_dictionary", [True, False])

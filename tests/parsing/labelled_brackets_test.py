@@ -69,12 +69,12 @@ def test_symbols_of_bad_labels():
 
 
 def test_step_of_symbols():
-    assert LABELLED_BRACKETS.step_of("(NP") == ("open", "NP")
-    assert LABELLED_BRACKETS.step_of("(NP)") == ("leaf", "NP")
-    assert LABELLED_BRACKETS.step_of(")NP") == ("close", "NP")
-    assert LABELLED_BRACKETS.step_of("(``)") == ("leaf", "``")
+    assert LABELLED_BRACKETS.read_symbol("(NP") == ("open", "NP")
+    assert LABELLED_BRACKETS.read_symbol("(NP)") == ("leaf", "NP")
+    assert LABELLED_BRACKETS.read_symbol(")NP") == ("close", "NP")
+    assert LABELLED_BRACKETS.read_symbol("(``)") == ("leaf", "``")
     for unknown in ("", "(", ")", "()", "NP", "(N P", "((N", "))N", "(N))", ")N)", "(N\n", "<s>"):
-        assert LABELLED_BRACKETS.step_of(unknown) == (None, None)
+        assert LABELLED_BRACKETS.read_symbol(unknown) == (None, None)
 
 
 def test_most_openings_counts_brackets_opened_in_a_row():
@@ -120,5 +120,5 @@ def test_rebuilding_real_trees_is_the_identity(files, size):
     # No trace, function tag or index is left.
     for symbol in seen:
         assert re.fullmatch(
-            r"[A-Z]+\$?|-[LR]RB-|[.,:$#]|``|''", LABELLED_BRACKETS.step_of(symbol)[1]
+            r"[A-Z]+\$?|-[LR]RB-|[.,:$#]|``|''", LABELLED_BRACKETS.read_symbol(symbol)[1]
         )

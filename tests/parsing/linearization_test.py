@@ -66,7 +66,7 @@ def test_symbols_write_brackets(linearization):
         left, text = iter(words), ""
         for symbol in symbols:
             before, after = linearization.text_around(symbol)
-            text += before + (next(left) if linearization.step_of(symbol)[0] == "leaf" else "")
+            text += before + (next(left) if linearization.read_symbol(symbol)[0] == "leaf" else "")
             text += after
         assert text.strip() == to_bracketed(tree)
 

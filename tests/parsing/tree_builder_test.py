@@ -145,7 +145,7 @@ def is_tree(num_words, symbols, linearization):
     """Return whether symbols form a tree, by replacing innermost constituents by leaves."""
     rest = []
     for symbol in symbols:
-        step, label = linearization.step_of(symbol)
+        step, label = linearization.read_symbol(symbol)
         if step is None:
             return False
         rest.append((step, None) if step == LEAF else (step, label))

@@ -10,13 +10,13 @@ from keras_transformer.parsing.traversal import CLOSE
 class UnlabelledClosers(Linearization):
     """As `LabelledBrackets`, but `)` closes every constituent."""
 
-    def symbol_of(self, step, label):
-        return ")" if step == CLOSE else LABELLED_BRACKETS.symbol_of(step, label)
+    def write_step(self, step, label):
+        return ")" if step == CLOSE else LABELLED_BRACKETS.write_step(step, label)
 
-    def step_of(self, symbol):
+    def read_symbol(self, symbol):
         if symbol == ")":
             return CLOSE, None
-        step, label = LABELLED_BRACKETS.step_of(symbol)
+        step, label = LABELLED_BRACKETS.read_symbol(symbol)
         return (None, None) if step == CLOSE else (step, label)
 
 

@@ -37,10 +37,7 @@ def test_outputs_are_trees_without_a_repair(parser):
 def test_every_hypothesis_is_a_tree(parser):
     linearization = parser.symbols.linearization
     words = SENTENCES[0]
-    (token_ids,) = parser.tokenizer.encode([" ".join(words)])
-    outputs, scores = parser.search_trees(
-        np.array([[*token_ids, 2]], "int32"), np.array([len(words)], "int32"), num_results=3
-    )
+    _, (outputs, scores) = parser.search_sentence(words, num_results=3)
     found = to_numpy(outputs)[0][to_numpy(scores)[0] > -np.inf]
     rebuilt = [linearization.rebuild(words, parser.symbols.decode(row)) for row in found]
     assert len(rebuilt) > 1 and len({str(tree) for tree in rebuilt}) == len(rebuilt)

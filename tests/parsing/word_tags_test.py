@@ -21,17 +21,17 @@ TREES = trees("DT/the NN/run", "DT/the VB/run", "NN/dog ,/, NN/cat", "DT/the ,/,
 
 def test_a_frequent_word_keeps_to_its_tags_and_others_to_those_of_many_words():
     dictionary = TagDictionary.from_trees(TREES, min_count=2, min_words=2)
-    sets = [dictionary.tag_sets[kind] for kind in dictionary.kinds_of(["the", ",", "run"])]
+    sets = [dictionary.tag_sets[kind] for kind in dictionary.word_kinds(["the", ",", "run"])]
     assert sets == [["DT"], [","], ["NN", "VB"]]
     # Three words are nouns, two are verbs; one is an article, one a comma.
     assert dictionary.tag_sets[0] == ["NN", "VB"]
-    assert dictionary.kinds_of(["dog", "alien", "Run", "", "run "]) == [0] * 5
+    assert dictionary.word_kinds(["dog", "alien", "Run", "", "run "]) == [0] * 5
 
 
 def test_where_no_tag_has_many_words_unknown_ones_may_have_any():
     dictionary = TagDictionary.from_trees(TREES, min_count=4, min_words=4)
     assert dictionary.tag_sets == [[",", "DT", "NN", "VB"]]
-    assert dictionary.kinds_of(["the"]) == [0]
+    assert dictionary.word_kinds(["the"]) == [0]
 
 
 def test_slips_of_the_annotators_are_left_out():
@@ -45,7 +45,7 @@ def test_json_makes_the_same_dictionary():
     dictionary = TagDictionary.from_trees(TREES, min_count=1)
     again = TagDictionary(**json.loads(json.dumps(dictionary.to_dict())))
     assert again.kinds == dictionary.kinds and again.tag_sets == dictionary.tag_sets
-    assert again.kinds_of(["cat", "go"]) == dictionary.kinds_of(["cat", "go"]) != [0, 0]
+    assert again.word_kinds(["cat", "go"]) == dictionary.word_kinds(["cat", "go"]) != [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ def test_tag_dictionary_has_a_file_of_its_own(tmp_path, model):
     preset = load_preset(path, "Test")
     assert preset.tag_dictionary == TAG_DICTIONARY.to_dict()
     dictionary = TagDictionary.from_dict(preset.tag_dictionary)
-    assert dictionary.kinds_of(["the", "größer", "。", "dog"]) == [1, 1, 2, 0]
+    assert dictionary.word_kinds(["the", "größer", "。", "dog"]) == [1, 1, 2, 0]
     # A preset without one that takes its place leaves none.
     save(path, model)
     assert load_preset(path, "Test").tag_dictionary is None
@@ -420,7 +420,7 @@ def test_the_trained_presets_load_and_can_be_saved_anew(tmp_path, folder):
         assert value == config.get(name, defaults.get(name))
     if class_ is ConstituencyParser:
         assert again.tag_dictionary.to_dict() == task.tag_dictionary.to_dict()
-        assert task.tag_dictionary.kinds_of([","]) != [0]
+        assert task.tag_dictionary.word_kinds([","]) != [0]
         # A line for each id of a token that begins a word, where words are counted.
         num_ids = len(task.model.config.word_start_ids or ())
         assert (tmp_path / "again" / "config.json").stat().st_size < 5_000 + 20 * num_ids
