@@ -75,7 +75,7 @@ def cheap_trainings():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kt.Translator, "default_search", kt.BeamSearch(extra_length=5))
-        patch.setattr(results, "draw_trainings", lambda *_: None)
+        patch.setattr(results, "draw_history", lambda *_: None)
         yield
 
 

@@ -13,10 +13,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.convert.foreign_transformer import ForeignConfig
+from keras_transformer.convert.foreign_transformer import ForeignConfig, ForeignTransformer
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.training.cost import least_parameters
+from keras_transformer.weights.model_shapes import weight_shapes
 
 if TYPE_CHECKING:
     from keras_transformer.convert.hf_checkpoint import HFCheckpoint
@@ -125,12 +125,7 @@ def check_size(arguments: Mapping[str, Any], num_weights: int) -> None:
     Raises:
         UserError: if the model would be much larger.
     """
-    least = least_parameters({**ForeignConfig.defaults(), **arguments})
-    if least > _LARGEST_RATIO * num_weights:
-        raise UserError(
-            "The configuration and the weights do not match. Expected a configuration of about "
-            f"{num_weights:,} weights. Received: one of at least {least:,}"
-        )
+    weight_shapes(ForeignTransformer, ForeignConfig(**arguments), _LARGEST_RATIO * num_weights)
 
 
 def stack_mappings(model: Transformer) -> list[WeightMapping]:

@@ -1,5 +1,6 @@
 """The shapes of a model's weights, found before the weights take memory."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,23 +18,18 @@ def weight_shapes(model_class: Any, config: Any, largest: int) -> list[tuple[int
         largest: the number of values that the weights may have.
 
     Raises:
-        UserError: if embeddings and layers are too many for that number.
+        UserError: if the weights have more values.
     """
     hyperparameters = config.to_dict()
-    # Each layer has at least one vector of its own, as each token has.
-    counts = {
-        name: value
+    # Each layer has at least one vector of its own, and so has each token.
+    vectors = sum(
+        value
         for name, value in hyperparameters.items()
         if name.endswith(("vocabulary_size", "_layers", "_depth")) and isinstance(value, int)
-    }
-    if sum(counts.values()) * config.hidden_dim > largest:
-        received = {**counts, "hidden_dim": config.hidden_dim}
-        raise UserError(
-            f"Expected a model of at most {largest:,} weights. Received: "
-            f"{', '.join(f'{name}={value}' for name, value in received.items())}"
-        )
+    )
+    _validate_count(vectors * config.hidden_dim, largest)
 
-    def shapes():
+    def shapes() -> list[tuple[int, ...]]:
         with keras.StatelessScope(initialize_variables=False):
             model = model_class(**hyperparameters, dtype="float32")
             return [tuple(weight.shape) for weight in model.weights]
@@ -41,4 +37,14 @@ def weight_shapes(model_class: Any, config: Any, largest: int) -> list[tuple[int
     # In the scope, Keras keeps a list of variables to initialize later. The list belongs to the
     # thread and ends with it.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(shapes).result()
+        found = thread.submit(shapes).result()
+    _validate_count(sum(map(math.prod, found)), largest)
+    return found
+
+
+def _validate_count(count: int, largest: int) -> None:
+    if count > largest:
+        raise UserError(
+            "The configuration and the weights do not match. Expected a model of at most "
+            f"{largest:,} weights. Received: at least {count:,}"
+        )

@@ -2,7 +2,7 @@ import pytest
 
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import TRAINING_ONLY, get_variant, scaled
-from keras_transformer.training.cost import least_parameters, training_flops
+from keras_transformer.training.cost import training_flops
 from tests.helpers import class_for
 
 pytestmark = pytest.mark.once
@@ -53,26 +53,3 @@ def test_pairs_add_up():
     one = training_flops(hyperparameters, 100, [3], [4])
     other = training_flops(hyperparameters, 100, [8], [2])
     assert training_flops(hyperparameters, 100, [3, 8], [4, 2]) == pytest.approx(one + other)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"key_dim": 3, "value_dim": 5, "num_decoder_layers": 1, "decoder_intermediate_dim": 12},
-        {"source_vocabulary_size": 30, "tie_weights": False},
-        {"position_encoding": "learned", "max_length": 9},
-        {"decoder_type": "ssru", "tied_decoder_layers": [1, 1], "decoder_feed_forward_depth": 1},
-        {"feed_forward_depth": 4, "decoder_intermediate_dim": 12},
-    ],
-)
-def test_least_parameters_are_those_of_all_matrices(options):
-    model = class_for(options)(50, 2, 8, 16, 2, **options)
-    matrices = [x for x in model.weights if len(x.shape) == 2]
-    assert least_parameters(model.hyperparameters) == sum(x.shape[0] * x.shape[1] for x in matrices)
-
-
-@pytest.mark.parametrize("size", [None, "8", 8.0, 0, -8, True])
-def test_sizes_that_the_model_refuses_are_not_counted(size):
-    hyperparameters = Transformer(50, 1, 8, 16, 2).hyperparameters
-    assert least_parameters({**hyperparameters, "hidden_dim": size}) == 0
