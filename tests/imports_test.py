@@ -255,10 +255,18 @@ MAY_IMPORT = {
 }
 
 
-def imports(path):
+def imports(path, with_types=True):
     """(module, name, whether at the top of the file) of each import from the package."""
     tree = ast.parse(path.read_text())
+    for_types = {
+        node
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
+        for node in ast.walk(branch)
+    }
     for node in ast.walk(tree):
+        if node in for_types and not with_types:
+            continue
         at_top = node in tree.body
         if isinstance(node, ast.Import):
             modules = [(alias.name, None) for alias in node.names]
@@ -283,8 +291,8 @@ def is_allowed(part, module, name, at_top):
         *("convert", "documents", "parsing", "translation", "visualization", *LEAVES)
     }:
         return True
-    # `ConstituencyParser.export` and `Transformer.from_preset` are one call away; the module that they call
-    # is loaded when they are called.
+    # `ConstituencyParser.export` and `Transformer.from_preset` are one call away; the module that
+    # they call is loaded when they are called.
     away = {
         *(("parsing", "export"), ("models", "presets")),
         *(("presets", "convert"), ("export", "parsing")),
@@ -314,7 +322,28 @@ def test_imports_are_found(tmp_path):
     assert not is_allowed("export", "translation.translator", "Translator", False)
 
 
+# The rooms of the Transformer itself, which know nothing of tasks and other libraries.
+CORE = ("layers", "models", "decoding", "training", "weights", "data", "presets", "evaluation")
+
+
+def test_the_core_imports_no_other_room():
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} | {"evaluation"}
+    others = rooms - {*CORE}
+    assert {"tasks", "convert", "translation"} <= others and {*CORE} <= rooms
+    modules = [path for room in CORE for path in (PACKAGE / room).rglob("*.py")]
+    # Modules outside of rooms, which the core may import, must not lead to another room.
+    modules += [PACKAGE / "evaluation.py", *(PACKAGE / f"{name}.py" for name in FOR_ALL)]
+    found = {
+        f"{path.relative_to(PACKAGE)}: {module}"
+        for path in modules
+        for module, *_ in imports(path)
+        if module.split(".")[0] in {*others, "__init__", "command_line"}
+    }
+    assert not found
+
+
 def test_no_modules_import_each_other_in_a_circle():
+    # Imports in functions count too. Imports for types alone, which are never run, do not.
     paths = {
         ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
         for path in PACKAGE.rglob("*.py")
@@ -322,11 +351,13 @@ def test_no_modules_import_each_other_in_a_circle():
     graph = {
         name: {
             module if f"{module}.{imported}" not in paths else f"{module}.{imported}"
-            for module, imported, at_top in imports(path)
-            if at_top and (module in paths or f"{module}.{imported}" in paths)
+            for module, imported, _ in imports(path, with_types=False)
+            if module in paths or f"{module}.{imported}" in paths
         }
         for name, path in paths.items()
     }
     assert len(graph) > 100 and "models.encoder_decoder" in graph["models.transformer"]
+    assert "presets.storage" in graph["models.transformer"]  # in a function
+    assert "models.transformer" not in graph["presets.storage"]  # for types
     # Raises a CycleError that names the modules of a circle.
     TopologicalSorter(graph).prepare()
