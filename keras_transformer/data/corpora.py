@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from keras_transformer.data.gettext_corpus import open_catalogs
+from keras_transformer.data.languages import read_table
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_corpus import DisjointPairs, component_numbers, open_text
 from keras_transformer.data.text_files import (
@@ -41,33 +42,7 @@ TRAIN, DEV = "train.tsv", "dev.tsv"
 
 MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1"
 
-# Checksums of the decompressed texts: the compressed files may be made again from the same text.
-MULTI30K_SHA256 = {
-    "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
-    "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
-    "train.fr": "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
-    "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
-    "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
-    "val.fr": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
-    "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
-    "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
-    "test_2016_flickr.fr": "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
-    "train.lc.norm.tok.en": "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119",
-    "train.lc.norm.tok.de": "cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505",
-    "train.lc.norm.tok.fr": "8fa41bb718412bcb7c5dfa58603842810a01543eae86a51279f9886b901266e1",
-    "val.lc.norm.tok.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
-    "val.lc.norm.tok.de": "97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00",
-    "val.lc.norm.tok.fr": "b303e301aa21fe7822a846b2b3fb2d5a1121ec807cd5b1d006fb7b2b5507168a",
-    "test_2016_flickr.lc.norm.tok.en": (
-        "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2"
-    ),
-    "test_2016_flickr.lc.norm.tok.de": (
-        "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4"
-    ),
-    "test_2016_flickr.lc.norm.tok.fr": (
-        "1463bd5960f9bfe098ec3cd752d3df0c49c84dc646fb518964a29232658cd836"
-    ),
-}
+MULTI30K_SHA256 = dict(read_table(Path(__file__).with_name("multi30k_sha256.tsv")))
 
 # The names of newstest2013 and newstest2014 in sacreBLEU. Its plain "wmt14" is the filtered set of
 # 2,737 sentences; the paper, like most since, reports on all 3,003.
