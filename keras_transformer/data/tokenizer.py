@@ -462,6 +462,6 @@ def _explain(message: str, vocabulary_size: int) -> str:
             "`character_coverage` of less than 1, such as 0.9995, with `byte_fallback` for the "
             "other characters."
         )
-    if "sentences_.empty" in message:
+    if "sentences_.empty" in message or "(all_chars_count) > (0)" in message:
         return "`sentences` must contain text to train a vocabulary on. Received: no text"
     return f"Cannot train a vocabulary of {vocabulary_size} tokens: {message.strip()}"
