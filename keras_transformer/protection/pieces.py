@@ -10,7 +10,7 @@ from itertools import accumulate, chain, pairwise, zip_longest
 from typing import Any
 
 from keras_transformer.protection.patterns import tag_kind
-from keras_transformer.protection.spans import MarkedText
+from keras_transformer.protection.spans import MarkedText, Span
 
 # A skeleton has one of these letters for each piece, and the text between the pieces.
 PLACEHOLDER, EMPTY, OPEN, CLOSE = "\ue000\ue001\ue002\ue003"
@@ -144,7 +144,7 @@ def _with_whole_notes(texts: list[str], pieces: list[Piece]) -> tuple[list[str],
     return new_texts, new_pieces
 
 
-def _of_span(span) -> Piece:
+def _of_span(span: Span) -> Piece:
     letter, name = _KINDS.get(span.kind, EMPTY), id(span)
     name = id(span.partner) if span.kind == "close" else name
     is_separator, is_placeholder = span.kind == "separator", span.kind == "placeholder"
@@ -248,7 +248,9 @@ def without_pieces(skeleton: str, pieces: list[Piece]) -> str:
     return "".join([*text, skeleton[last:]])
 
 
-def _divided(skeleton, start, stop, found, spaces) -> tuple[int, int | None, str]:
+def _divided(
+    skeleton: str, start: int, stop: int, found: list[Piece], spaces: list[str]
+) -> tuple[int, int | None, str]:
     """Return how the white space around pieces is divided.
 
     Returns:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from keras_transformer.documents import read_document
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText
+from tests.documents.translators import upper_unit
 
 etree = pytest.importorskip("lxml.etree", reason="the extra `documents` is not installed")
 pytestmark = pytest.mark.once
@@ -51,11 +52,6 @@ def book(pages=("<p>words</p>", "<nav><ol><li><a>one</a></li></ol></nav>"), **ot
             kind = zipfile.ZIP_STORED if name == "mimetype" else None
             archive.writestr(name, content, kind)
     return file.getvalue()
-
-
-def upper_unit(marked):
-    text = "".join(x.upper() if len(x.upper()) == 1 else x for x in marked.text)
-    return MarkedText(text, marked.spans)
 
 
 def read(folder, data):

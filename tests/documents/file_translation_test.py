@@ -11,6 +11,7 @@ import keras_transformer as kt
 from keras_transformer.commands import main
 from keras_transformer.documents import read_document, translate_file
 from keras_transformer.protection.spans import MarkedText
+from tests.documents.translators import upper
 
 pytestmark = pytest.mark.once
 HEADER = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n"Language: de\\n"\n\n'
@@ -18,10 +19,6 @@ XLIFF = (
     '<xliff version="1.2"><file source-language="fr"><body><trans-unit id="1"><source>a</source>'
     "</trans-unit></body></file></xliff>"
 )
-
-
-def upper(texts):
-    return [text.upper() for text in texts]
 
 
 class ShiftMarks:

@@ -18,6 +18,7 @@ from keras_transformer.documents.html_document import declared_encoding, html_pa
 from keras_transformer.documents.html_events import html_events
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText
+from tests.documents.translators import upper_unit
 
 html5lib = pytest.importorskip("html5lib", reason="html5lib is not installed")
 pytestmark = pytest.mark.once
@@ -31,12 +32,6 @@ def units(text, read=html_part):
 
 def skipped(text, read=html_part):
     return dict(+read(text).skipped)
-
-
-def upper_unit(marked):
-    """Return a unit with each letter in upper case whose upper case is one character."""
-    text = "".join(x.upper() if len(x.upper()) == 1 else x for x in marked.text)
-    return MarkedText(text, marked.spans)
 
 
 def upper(text, read=html_part):

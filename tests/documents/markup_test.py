@@ -16,6 +16,7 @@ from keras_transformer.documents.text_part import LONGEST_UNIT, TextPart
 from keras_transformer.documents.xml_events import xml_events
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText
+from tests.documents.translators import upper_unit
 
 etree = pytest.importorskip("lxml.etree", reason="the extra `documents` is not installed")
 pytestmark = pytest.mark.once
@@ -38,13 +39,9 @@ def texts(text, rules=RULES):
     return [str(unit.marked) for unit in read(text, rules).units]
 
 
-def upper(marked):
-    return MarkedText(marked.text.upper(), marked.spans)
-
-
 def in_capitals(text, rules=RULES):
     part = read(text, rules)
-    return part.rendered([upper(unit.marked) for unit in part.units])
+    return part.rendered([upper_unit(unit.marked) for unit in part.units])
 
 
 def seconds(function, *arguments):
@@ -166,7 +163,7 @@ def test_a_unit_that_cannot_be_replaced_keeps_the_changes_in_it():
     part = Stays("one two three")
     for start, stop in ((0, 13), (4, 7)):
         part.add(MarkedText(part.text[start:stop]), start, stop)
-    assert part.rendered([upper(unit.marked) for unit in part.units]) == "one TWO three"
+    assert part.rendered([upper_unit(unit.marked) for unit in part.units]) == "one TWO three"
 
 
 def documents():

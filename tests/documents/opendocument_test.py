@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from keras_transformer.documents import read_document
 from keras_transformer.errors import UserError
-from keras_transformer.protection.spans import MarkedText
+from tests.documents.translators import upper_unit, zipped
 
 pytestmark = pytest.mark.once
 etree = pytest.importorskip("lxml.etree", reason="the extra `documents` is not installed")
 
+SUFFIX = ".odt"
 NAMES = ("office", "text", "draw", "svg", "table", "style", "meta", "chart")
 NAMESPACES = "".join(
     f' xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in NAMES
@@ -30,33 +31,13 @@ def root(content):
 
 
 def odt(content, **members):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as new:
-        new.writestr("mimetype", "application/vnd.oasis.opendocument.text")
-        new.writestr("content.xml", root(content))
-        for name, member in members.items():
-            new.writestr(f"{name}.xml", root(member))
-    return file.getvalue()
+    contents = {"content": content, **members}
+    kind = ("mimetype", "application/vnd.oasis.opendocument.text")
+    return zipped([kind, *((f"{name}.xml", root(x)) for name, x in contents.items())])
 
 
 def p(*content):
     return f"<text:p>{''.join(content)}</text:p>"
-
-
-def upper(marked):
-    return MarkedText(marked.text.upper(), marked.spans)
-
-
-@pytest.fixture
-def read(tmp_path):
-    def run(data):
-        (tmp_path / "a.odt").write_bytes(data)
-        document = read_document(tmp_path / "a.odt")
-        document.render(document.units, tmp_path / "b.odt")
-        assert (tmp_path / "b.odt").read_bytes() == data
-        return document
-
-    return run
 
 
 @pytest.fixture
@@ -70,7 +51,9 @@ def texts(read):
 def written(read, tmp_path):
     def run(document, member="content.xml", languages=(None, None)):
         document = read(odt(document) if isinstance(document, str) else document)
-        document.render([upper(unit) for unit in document.units], tmp_path / "c.odt", *languages)
+        document.render(
+            [upper_unit(unit) for unit in document.units], tmp_path / "c.odt", *languages
+        )
         content = zipfile.ZipFile(tmp_path / "c.odt").read(member).decode()
         return re.sub("</?office:document.*?>", "", content)
 
@@ -193,7 +176,7 @@ def test_any_document_keeps_its_structure_and_each_letter_is_translated_or_count
     folder = tmp_path_factory.getbasetemp()
     (folder / "a.odt").write_bytes(odt(content))
     document = read_document(folder / "a.odt")
-    document.render([upper(unit) for unit in document.units], folder / "b.odt")
+    document.render([upper_unit(unit) for unit in document.units], folder / "b.odt")
     new = etree.fromstring(zipfile.ZipFile(folder / "b.odt").read("content.xml"))
     old = etree.fromstring(root(content))
     number = 0

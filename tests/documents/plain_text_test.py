@@ -7,32 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keras_transformer as kt
-from keras_transformer.documents import read_document, translate_file
-from keras_transformer.protection.spans import MarkedText
+from keras_transformer.documents import translate_file
+from tests.documents.translators import Upper
 
 pytestmark = pytest.mark.once
+SUFFIX = ".txt"
 TEXT = "  First line.\r\n\r\n\tSecond, 2nd \n***\nlast\u2028one"
-
-
-class Upper:
-    """A translator into capitals that keeps the places of spans."""
-
-    def translate_units(self, units):
-        return [MarkedText(unit.text.upper(), unit.spans) for unit in units]
-
-
-@pytest.fixture
-def translated(tmp_path):
-    """Return a function that translates a text, and returns the new content."""
-
-    def run(content, translate=None, **options):
-        source, target = tmp_path / "a.txt", tmp_path / "b.txt"
-        source.write_bytes(content if isinstance(content, bytes) else content.encode())
-        run.report = translate_file(source, target, translate or Upper(), **options)
-        run.units = [unit.text for unit in read_document(source, options.get("encoding")).units]
-        return target.read_bytes() if isinstance(content, bytes) else target.read_bytes().decode()
-
-    return run
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
@@ -44,7 +24,7 @@ def test_a_text_translated_into_itself_is_the_same_bytes(newline, encoding, tran
 
 def test_the_units_of_a_text_are_its_lines(translated):
     new = translated(TEXT)
-    assert translated.units == ["First line.", "Second, 2nd", "last\u2028one"]
+    assert translated.texts == ["First line.", "Second, 2nd", "last\u2028one"]
     assert new == "  FIRST LINE.\r\n\r\n\tSECOND, 2ND \n***\nLAST\u2028ONE"
     assert translated.report.skipped == {"without letters": 1}
 
@@ -62,7 +42,7 @@ def test_the_units_of_a_text_are_its_lines(translated):
 def test_control_characters_of_a_text_stay(content, units, translated):
     capitals = re.sub(r"(\x1b\[\d+m)|.", lambda x: x[1] or x[0].upper(), content, flags=re.DOTALL)
     assert translated(content) == capitals
-    assert translated.units == units
+    assert translated.texts == units
     # Functions of strings get the texts without them.
     assert translated(content, lambda texts: texts) == content
 

@@ -17,6 +17,7 @@ chart_data = pytest.importorskip("pptx.chart.data")
 chart_enum = pytest.importorskip("pptx.enum.chart")
 etree = pytest.importorskip("lxml.etree", reason="the extra `documents` is not installed")
 
+SUFFIX = ".pptx"
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
 P = "http://schemas.openxmlformats.org/presentationml/2006/main"
 TYPE = "application/vnd.openxmlformats-officedocument.presentationml"
@@ -38,18 +39,6 @@ def shape(*runs, inner=""):
 def slides(content, kind="slide"):
     root = f'<p:sld xmlns:p="{P}" xmlns:a="{A}">{content}</p:sld>'
     return package({"ppt/main.xml": MAIN, "ppt/one.xml": (f"{TYPE}.{kind}+xml", root)})
-
-
-@pytest.fixture
-def read(tmp_path):
-    def run(data):
-        (tmp_path / "a.pptx").write_bytes(data)
-        document = read_document(tmp_path / "a.pptx")
-        document.render(document.units, tmp_path / "b.pptx")
-        assert (tmp_path / "b.pptx").read_bytes() == data
-        return document
-
-    return run
 
 
 def in_capitals(document, folder, *languages):

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 import keras_transformer as kt
 from keras_transformer.documents import read_document, translate_file
 from keras_transformer.protection.spans import MarkedText
+from tests.documents.translators import Upper, upper
 
 pytestmark = pytest.mark.once
 pysubs2 = pytest.importorskip("pysubs2", reason="pysubs2 is not installed")
+SUFFIX = ".srt"
 SUBRIP = """\
 1
 00:00:01,000 --> 00:00:02,500
@@ -56,17 +58,6 @@ run <00:01.500>fast
 TIMES = "00:00:0{0},000 --> 00:00:0{0},900\n"
 
 
-def upper(texts):
-    return [text.upper() for text in texts]
-
-
-class Upper:
-    """A translator into capitals that keeps the places of spans."""
-
-    def translate_units(self, units):
-        return [MarkedText(unit.text.upper(), unit.spans) for unit in units]
-
-
 class Answer:
     """A translator of one unit, whose spans are at the given positions."""
 
@@ -77,20 +68,6 @@ class Answer:
         (unit,) = units
         spans = zip(self.positions, [span for _, span in unit.spans], strict=True)
         return [MarkedText(self.text, tuple(spans))]
-
-
-@pytest.fixture
-def translated(tmp_path):
-    """Return a function that translates subtitles, and returns the new content."""
-
-    def run(content, translate=None, suffix=".srt", **options):
-        source, target = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
-        source.write_bytes(content if isinstance(content, bytes) else content.encode())
-        run.report = translate_file(source, target, translate or Upper(), **options)
-        run.units = [str(unit) for unit in read_document(source).units]
-        return target.read_bytes() if isinstance(content, bytes) else target.read_bytes().decode()
-
-    return run
 
 
 @pytest.mark.parametrize(("suffix", "content"), [(".srt", SUBRIP), (".vtt", WEBVTT)])

@@ -1,6 +1,5 @@
 """Word documents: their units, and what is written with translations."""
 
-import io
 import re
 import zipfile
 
@@ -9,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.documents import read_document, translate_file
-from keras_transformer.documents.document import Document
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText
+from tests.documents.translators import upper_unit, zipped
 
 pytestmark = pytest.mark.once
 docx = pytest.importorskip("docx", reason="python-docx is not installed")
@@ -20,25 +19,15 @@ etree = pytest.importorskip("lxml.etree", reason="the extra `documents` is not i
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
 TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml"
+SUFFIX = ".docx"
 SPACE = ' xml:space="preserve"'
 
 
 def package(parts):
     """Return a package of parts: dict of names -> pairs of a content type and a content."""
     types = "".join(f'<Override PartName="/{x}" ContentType="{parts[x][0]}"/>' for x in parts)
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as new:
-        new.writestr("[Content_Types].xml", f"<Types>{types}</Types>")
-        for name, (_, content) in parts.items():
-            new.writestr(name, content)
-    return file.getvalue()
-
-
-def zipped(name, content):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as new:
-        new.writestr(name, content)
-    return file.getvalue()
+    members = [(name, content) for name, (_, content) in parts.items()]
+    return zipped([("[Content_Types].xml", f"<Types>{types}</Types>"), *members])
 
 
 def root(body, name="document"):
@@ -62,25 +51,6 @@ def paragraph(*runs):
     return f"<w:p><w:pPr><w:jc/></w:pPr>{''.join(runs)}</w:p>"
 
 
-def upper(marked):
-    return MarkedText(marked.text.upper(), marked.spans)
-
-
-@pytest.fixture
-def read(tmp_path):
-    """Return a function that reads a file, and checks that its units lead back to it."""
-
-    def run(data, suffix=".docx") -> Document:
-        path = tmp_path / f"a{suffix}"
-        path.write_bytes(data)
-        document = read_document(path)
-        document.render(document.units, tmp_path / f"b{suffix}")
-        assert (tmp_path / f"b{suffix}").read_bytes() == data
-        return document
-
-    return run
-
-
 @pytest.fixture
 def texts(read):
     return lambda body, **parts: [unit.text for unit in read(word(body, **parts)).units]
@@ -90,7 +60,7 @@ def texts(read):
 def written(read, tmp_path):
     """Return a function that translates a body, and returns the new one."""
 
-    def run(body, translate=upper, languages=(None, None)):
+    def run(body, translate=upper_unit, languages=(None, None)):
         document = read(word(body))
         new = [translate(unit) for unit in document.units]
         document.render(new, tmp_path / "c.docx", *languages)
@@ -323,7 +293,7 @@ def test_python_docx_reads_what_is_written(word_file, tmp_path):
 
 BAD = {
     "another archive": (
-        zipped("word/document.xml", "<a/>"),
+        zipped([("word/document.xml", "<a/>")]),
         r"it has no member \[Content_Types\]\.xml",
     ),
     "without a main part": (package({"a.xml": ("text/xml", "<a/>")}), "has no main document"),
@@ -409,7 +379,7 @@ def test_any_document_keeps_its_structure_and_each_letter_is_translated_or_count
     folder = tmp_path_factory.getbasetemp()
     (folder / "a.docx").write_bytes(word(body))
     document = read_document(folder / "a.docx")
-    document.render([upper(unit) for unit in document.units], folder / "b.docx")
+    document.render([upper_unit(unit) for unit in document.units], folder / "b.docx")
     content = zipfile.ZipFile(folder / "b.docx").read("word/other.xml").decode()
     new = re.sub("</?w:document.*?>", "", content)
     assert characters(new) == characters(body)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keras_transformer.documents import read_document, translate_file
 from keras_transformer.errors import UserError
-from keras_transformer.protection.spans import MarkedText
+from tests.documents.translators import Identity, Upper, upper
 
 etree = pytest.importorskip("lxml.etree", reason="the extra `documents` is not installed")
 pytestmark = pytest.mark.once
@@ -18,22 +18,6 @@ NO = 'with translate="no"'
 STATE = 'state="needs-review-translation"'
 HEAD_1 = '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">'
 HEAD_2 = '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en">'
-
-
-def upper(texts):
-    return [text.upper() for text in texts]
-
-
-class Capitals:
-    """A translator that keeps the places of spans."""
-
-    def translate_units(self, units):
-        return [MarkedText(unit.text.upper(), unit.spans) for unit in units]
-
-
-class Identity:
-    def translate_units(self, units):
-        return units
 
 
 def file_1(body, languages='source-language="en" target-language="de"'):
@@ -62,7 +46,7 @@ def translated(tmp_path):
         source, target = tmp_path / "a.xlf", tmp_path / "b.xlf"
         source.write_bytes(content if isinstance(content, bytes) else content.encode())
         document = read_document(source, encoding)
-        run.report = translate_file(document, target, translate or Capitals(), **options)
+        run.report = translate_file(document, target, translate or Upper(), **options)
         run.units = [str(unit) for unit in document.units]
         new = target.read_bytes()
         etree.fromstring(new, etree.XMLParser(huge_tree=True))
@@ -340,7 +324,7 @@ def test_segments_may_be_nested_deeply(tmp_path):
         source.write_text(
             version_1(before * 20_000 + unit_1("<source>a</source>") + after * 20_000)
         )
-        assert translate_file(source, target, Capitals()).num_translated == 1
+        assert translate_file(source, target, Upper()).num_translated == 1
         assert target.read_text().count(">A</") == 1
 
 
@@ -424,7 +408,7 @@ def test_every_letter_is_translated_or_counted(content):
     with tempfile.TemporaryDirectory() as folder:
         source, trees = Path(folder, "a.xlf"), []
         source.write_bytes(content.encode())
-        for translate in (Identity(), Capitals()):
+        for translate in (Identity(), Upper()):
             report = translate_file(source, Path(folder, "b.xlf"), translate, "de")
             trees.append(etree.parse(str(Path(folder, "b.xlf"))))
     num_left = 0

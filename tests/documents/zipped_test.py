@@ -11,6 +11,7 @@ from keras_transformer.documents import zipped
 from keras_transformer.documents.text_part import TextPart
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText
+from tests.documents.translators import zipped as archive
 
 pytestmark = pytest.mark.once
 
@@ -24,14 +25,6 @@ class Words(zipped.ZippedDocument):
                 part = TextPart(self._text(name), name)
                 part.add(MarkedText(part.text), 0, len(part.text))
                 self._keep(name, part)
-
-
-def archive(members, compression=zipfile.ZIP_DEFLATED):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as new:
-        for name, content in members:
-            new.writestr(name, content)
-    return file.getvalue()
 
 
 @pytest.fixture
@@ -134,7 +127,10 @@ def test_a_text_that_is_too_large_is_one_line(read, monkeypatch):
 
 
 def test_random_damages_are_refused_in_one_line_or_change_nothing(read):
-    data, draw = archive([(f"{i}.xml", f"words {i} " * 99) for i in range(9)]), random.Random(1)
+    data, draw = (
+        archive([(f"{i}.xml", f"words {i} " * 99) for i in range(9)]),
+        random.Random(1),
+    )
     expected = read(data).units
     for _ in range(300):
         start, size = draw.randrange(len(data)), draw.choice([1, 1, 4, 200])
