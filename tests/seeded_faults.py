@@ -194,8 +194,10 @@ FAULTS = {
         ("[self.tokenizer.fingerprint(), *map(str, self._ids)]", "[self.tokenizer.fingerprint()]"),
         ("[*prefix, *ids[:room], *end] if ids", "[*prefix, *ids[:room]] if ids"),
         ("[*prefix, *ids[:room], *end] if ids", "[*prefix, *ids, *end] if ids"),
-        ("len(ids) > room", "len(ids) >= room"),
         ("[] if text.isspace() else ids", "ids"),
+    ],
+    "translation/preparation.py": [
+        ("any(len(ids) > room", "any(len(ids) >= room"),
     ],
     "data/token_store.py": [
         ('dtype = "uint16" if largest <= 1 << 16', 'dtype = "uint16" if largest <= 1 << 17'),
