@@ -89,8 +89,8 @@ def architecture(files: CTranslate2Files) -> Architecture:
         UserError: if `Transformer` does not support a part of the model.
     """
     variables = files.variables
-    _check_names(variables)
-    _check_ranks(variables)
+    _validate_names(variables)
+    _validate_ranks(variables)
     layers = {stack: _num_layers(variables, stack) for stack in ("encoder", "decoder")}
     inner = {stack: _inner_sizes(variables, stack, n) for stack, n in layers.items()}
     hidden_dim = variables.shape("decoder/embeddings/weight")[1]
@@ -122,7 +122,7 @@ def architecture(files: CTranslate2Files) -> Architecture:
     return Architecture(hyperparameters, in_halves, tables)
 
 
-def _check_names(variables: Variables) -> None:
+def _validate_names(variables: Variables) -> None:
     """Raise a `UserError` if a variable is not supported."""
     for name in variables:
         leaf = name.rpartition("/")[2]
@@ -138,7 +138,7 @@ def _check_names(variables: Variables) -> None:
             _refuse("root mean square normalization", name)
 
 
-def _check_ranks(variables: Variables) -> None:
+def _validate_ranks(variables: Variables) -> None:
     """Raise a `UserError` if a matrix or a vector has another number of axes."""
     for name in variables:
         shape, rank = variables.shape(name), _RANKS.get(name.rpartition("/")[2])
@@ -233,7 +233,7 @@ def _positions(
         name = f"{stack}/position_encodings/encodings"
         if name in variables:
             tables[stack] = variables.array(name)
-            found.append(_sinusoids_of(tables[stack]))
+            found.append(_recognize_sinusoids(tables[stack]))
         else:
             found.append(_own_sinusoids(hidden_dim))
     if found[0] == found[1] and found[0] is not None:
@@ -247,7 +247,7 @@ def _positions(
     return {"position_encoding": "learned", "max_length": max_length}, False, tables
 
 
-def _sinusoids_of(table: np.ndarray) -> tuple[float, int, bool] | None:
+def _recognize_sinusoids(table: np.ndarray) -> tuple[float, int, bool] | None:
     """Return the wavelength, first position and order of a table of sinusoids; None for others."""
     length, hidden_dim = table.shape
     if hidden_dim % 2:

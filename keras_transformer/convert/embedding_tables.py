@@ -120,7 +120,7 @@ class Tables(NamedTuple):
     """Bias of the logits `(foreign tokens,)`, if there is one."""
 
     @classmethod
-    def of_names(
+    def from_names(
         cls,
         tensor: Callable[[str], np.ndarray],
         names: tuple[str, str, str],

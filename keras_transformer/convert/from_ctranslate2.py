@@ -14,9 +14,9 @@ from keras_transformer.convert.foreign_transformer import make_transformer
 from keras_transformer.convert.hf_checkpoint import find_folder
 from keras_transformer.convert.weight_mapping import (
     assign,
-    check_size,
     halves_to_interleaved,
     stack_mappings,
+    validate_size,
 )
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.sentencepiece_model import (
@@ -102,7 +102,7 @@ def ctranslate2(
     source_side, target_side = vocabularies(files, folder, target_prefix)
     tables = _tables(files.variables, source_side.order, target_side.order)
     arguments = {**tables.hyperparameters(), **parts.hyperparameters}
-    check_size(arguments, sum(math.prod(files.variables.shape(x)) for x in files.variables))
+    validate_size(arguments, sum(math.prod(files.variables.shape(x)) for x in files.variables))
     with zero_embeddings():
         model = make_transformer(**arguments)
     _assign(model, files.variables, parts, tables)
@@ -114,8 +114,8 @@ def ctranslate2(
     preprocessor = TranslationPreprocessor(
         target_side.tokenizer,
         target_side.tokenizer if is_one else source_side.tokenizer,
-        source_prefix=source_side.pieces_of(source_prefix),
-        target_prefix=target_side.pieces_of(target_prefix),
+        source_prefix=source_side.tokenizer_names(source_prefix),
+        target_prefix=target_side.tokenizer_names(target_prefix),
         source_end=files.config["add_source_eos"] if source_end is None else source_end,
     )
     return Preset(model=model, preprocessor=preprocessor, search=BeamSearch())
@@ -142,7 +142,7 @@ def _tables(
         lacking = 0 if name == _SOURCE else size - len(values)
         return np.pad(values, ((0, lacking), (0, 0))) if lacking else values
 
-    return Tables.of_names(tensor, (source, _TARGET, output), order, source_order, bias)
+    return Tables.from_names(tensor, (source, _TARGET, output), order, source_order, bias)
 
 
 def _assign(model: Transformer, variables: Variables, parts: Architecture, tables: Tables) -> None:
@@ -212,7 +212,7 @@ class Side(NamedTuple):
     """The tokenizer's names of the tokens, in our order."""
     tokenizer: Tokenizer
 
-    def pieces_of(self, tokens: Iterable[str]) -> tuple[str, ...]:
+    def tokenizer_names(self, tokens: Iterable[str]) -> tuple[str, ...]:
         """Return the tokenizer's names of tokens.
 
         Raises:

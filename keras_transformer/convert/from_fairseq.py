@@ -69,13 +69,13 @@ def fsmt(source: str | Path) -> Preset:
             `sacremoses` and `tokenizers` are not installed.
     """
     folder = open_checkpoint(source)
-    folder.check_type("fsmt")
+    folder.validate_type("fsmt")
     source_size, target_size = folder.size("src_vocab_size"), folder.size("tgt_vocab_size")
     source_ids = _fsmt_vocabulary(folder, _SOURCE, source_size)
     target_ids = _fsmt_vocabulary(folder, _TARGET, target_size)
     names = _fsmt_tables(folder)
     for name, size in zip(names, (source_size, target_size, target_size)):
-        folder.check_table(name, size)
+        folder.validate_table(name, size)
     pad, _, end, unknown = (source_ids[token] for token in _SPECIAL)
     order = _token_order(folder, target_size, target_ids[_UNKNOWN])
     source_order = order
@@ -203,7 +203,7 @@ def m2m100(
             or of another model; if an option of the model or the language is not supported.
     """
     folder = open_checkpoint(source)
-    folder.check_type("m2m_100")
+    folder.validate_type("m2m_100")
     _m2m_languages(folder, read_vocabulary(folder), source_language, target_language)
     return convert_m2m100(source).in_languages(source_language, target_language)
 
@@ -211,11 +211,11 @@ def m2m100(
 def convert_m2m100(source: str | Path) -> Preset:
     """Convert an M2M-100 or NLLB-200 model with the folder's languages, if it names them."""
     folder = open_checkpoint(source)
-    folder.check_type("m2m_100")
+    folder.validate_type("m2m_100")
     vocabulary = read_vocabulary(folder)
     names = shared_table_names(folder, folder.option("tie_word_embeddings", True, False))
     for name in names:
-        folder.check_table(name, folder.size("vocab_size"))
+        folder.validate_table(name, folder.size("vocab_size"))
     order, tokenizer, tokens = vocabulary.in_our_order(_m2m_order(folder, vocabulary))
     languages = _m2m_defaults(folder, vocabulary)
     model = _build_model(folder, names, order, order, normalize_first=True, needless=TABLES)
@@ -332,7 +332,7 @@ def _build_model(
             f"{folder.path}: d_model must be an even number, 4 or larger, for pairs of sinusoids. "
             f"Received: d_model={hidden_dim}"
         )
-    tables = Tables.of_names(folder.tensor, names, order, source_order)
+    tables = Tables.from_names(folder.tensor, names, order, source_order)
     options = {
         **hyperparameters(folder),
         **tables.hyperparameters(),
@@ -343,13 +343,13 @@ def _build_model(
         "use_bias": True,
         "layer_norm_epsilon": TORCH_NORM_EPSILON,
     }
-    folder.check_size(options)
+    folder.validate_size(options)
     with zero_embeddings():
         model = make_transformer(**options)
     hidden_order = halves_to_interleaved(hidden_dim)
     tables.assign(model, hidden_order)
     assign(stack_mappings(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)
-    folder.check_all_read(needless=(*needless, *_POSITIONS))
+    folder.validate_all_read(needless=(*needless, *_POSITIONS))
     return model
 
 

@@ -1,7 +1,7 @@
 """Converter of Marian's models, such as OPUS-MT, in HuggingFace's form."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from keras_transformer.convert.generation import (
 )
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
 from keras_transformer.convert.marian_files import is_marian, repository_files
+from keras_transformer.convert.marian_options import target_languages
 from keras_transformer.convert.weight_mapping import (
     TABLES,
     TORCH_NORM_EPSILON,
@@ -124,12 +125,12 @@ def convert_marian(source: str | Path) -> Preset:
     if not is_remote and is_marian(Path(source)):
         return convert_marian_files(source)
     folder = open_checkpoint(source)
-    folder.check_type("marian")
+    folder.validate_type("marian")
     source_side, target_side = read_sides(folder)
     model = _model(folder, source_side, target_side)
     languages = folder.tokenizer_config
     metadata = {"source": languages.get("source_lang"), "target": languages.get("target_lang")}
-    tokens = _language_tokens(source_side.pieces)
+    tokens = target_languages(source_side.pieces)
     preprocessor = TranslationPreprocessor(
         target_side.tokenizer(),
         source_side.tokenizer(),
@@ -184,7 +185,7 @@ def read_sides(folder: HFCheckpoint) -> tuple[Side, Side]:
         generation_option(folder, f"{name}_token_id") for name in ("decoder_start", "eos", "pad")
     )
     source_ids = _vocabulary(folder, "vocab.json", folder.size("vocab_size"))
-    source_end, unknown, source_pad = (_id_of(source_ids, name, "vocab.json") for name in names)
+    source_end, unknown, source_pad = (_token_id(source_ids, name, "vocab.json") for name in names)
     if is_shared:
         if is_separate:
             raise UserError(
@@ -204,7 +205,7 @@ def read_sides(folder: HFCheckpoint) -> tuple[Side, Side]:
             "decoder_vocab_size" if "decoder_vocab_size" in folder.config else "vocab_size"
         )
         target_ids = _vocabulary(folder, file, size)
-        order = reserve(len(target_ids), start, end, _id_of(target_ids, names[1], file), pad)
+        order = reserve(len(target_ids), start, end, _token_id(target_ids, names[1], file), pad)
         # No source begins with a start token, so if it is missing, any token can take its place.
         source_start = source_ids.get(RESERVED[START_ID], source_pad)
         source_order = reserve(len(source_ids), source_start, source_end, unknown, source_pad)
@@ -231,24 +232,10 @@ def _vocabulary(folder: HFCheckpoint, name: str, size: int) -> dict[str, int]:
     return ids
 
 
-def _id_of(ids: Mapping[str, int], token: str, name: str) -> int:
+def _token_id(ids: Mapping[str, int], token: str, name: str) -> int:
     if not isinstance(token, str) or token not in ids:
         raise UserError(f"{name} has no token {brief(token)}.")
     return ids[token]
-
-
-def _language_tokens(pieces: Sequence[str]) -> dict[str, str]:
-    """Return the tokens that select the target language, by its name.
-
-    Args:
-        pieces: list of strings, the source's vocabulary.
-
-    Returns:
-        A dict such as `{"deu": ">>deu<<"}`, which is empty if there is only one language.
-    """
-    return {
-        piece[2:-2]: piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")
-    }
 
 
 # Model
@@ -260,8 +247,8 @@ def _model(folder: HFCheckpoint, source_side: Side, target_side: Side) -> Transf
         order = order._replace(copies=np.union1d(order.copies, [PAD_ID]))
     names = _names(folder)
     for name, side in zip(names, (source_side, target_side, target_side)):
-        folder.check_table(name, int(side.order.rows.max()) + 1)
-    tables = Tables.of_names(
+        folder.validate_table(name, int(side.order.rows.max()) + 1)
+    tables = Tables.from_names(
         folder.tensor, names, order, source_side.order, _logits_bias(folder, order)
     )
     arguments = {
@@ -270,14 +257,14 @@ def _model(folder: HFCheckpoint, source_side: Side, target_side: Side) -> Transf
         "use_bias": _has_biases(folder),
         "layer_norm_epsilon": TORCH_NORM_EPSILON,
     }
-    folder.check_size(arguments)
+    folder.validate_size(arguments)
     with zero_embeddings():
         model = make_transformer(**arguments)
     hidden_order = halves_to_interleaved(model.config.hidden_dim)
     tables.assign(model, hidden_order)
     assign(stack_mappings(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)
-    _check_positions(folder, model.config.hidden_dim)
-    folder.check_all_read(needless=TABLES)
+    _validate_positions(folder, model.config.hidden_dim)
+    folder.validate_all_read(needless=TABLES)
     return model
 
 
@@ -312,7 +299,7 @@ def _has_biases(folder: HFCheckpoint) -> bool:
     return any([folder.tensor(name).any() for name in names])  # a list, so that all are read
 
 
-def _check_positions(folder: HFCheckpoint, hidden_dim: int) -> None:
+def _validate_positions(folder: HFCheckpoint, hidden_dim: int) -> None:
     """Check that the table of positions of older files holds the sinusoids."""
     for name in _POSITIONS:
         if name not in folder.names:

@@ -24,12 +24,13 @@ from keras_transformer.convert.marian_options import (
     read_architecture,
     read_search,
     table_names,
+    target_languages,
 )
 from keras_transformer.convert.weight_mapping import (
     assign,
-    check_size,
     halves_to_interleaved,
     stack_mappings,
+    validate_size,
 )
 from keras_transformer.data.language_selection import language_tokens
 from keras_transformer.data.preprocessor import TranslationPreprocessor
@@ -55,11 +56,7 @@ def convert_marian_files(source: str | Path) -> Preset:
             model = _model(files, parts, source_side.order, target_side.order)
         except UserError as error:
             raise UserError(f"{files.path}: {error}") from error
-        tokens = {
-            piece[2:-2]: piece
-            for piece in source_side.pieces
-            if piece.startswith(">>") and piece.endswith("<<")
-        }
+        tokens = target_languages(source_side.pieces)
         is_one = source_side.tokenizer.proto == target_side.tokenizer.proto
         return Preset(
             model=model,
@@ -192,9 +189,9 @@ def _model(
     bias = np.ravel(tensor(BIAS)) if BIAS in arrays else None
     if bias is not None and len(bias) != target_order.rows.max() + 1:
         raise UserError(f"`{BIAS}` and the vocabulary do not match. It has {len(bias):,} rows.")
-    tables = Tables.of_names(tensor, names, target_order, source_order, bias)
+    tables = Tables.from_names(tensor, names, target_order, source_order, bias)
     arguments = {**tables.hyperparameters(), **parts.hyperparameters}
-    check_size(arguments, sum(array.size for array in arrays.values()))
+    validate_size(arguments, sum(array.size for array in arrays.values()))
     with zero_embeddings():
         model = make_transformer(**arguments)
     config = ForeignConfig.from_config(model.config)

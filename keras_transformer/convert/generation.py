@@ -123,11 +123,11 @@ def generation_search(folder: HFCheckpoint, rows: np.ndarray) -> BeamSearch | Sa
     is_sampled = not is_beam and options.value("do_sample") is True
     constraints = _constraints(options, rows, is_beam)
     if is_beam:
-        options.warn_of(_OF_BEAMS)
+        options.warn_about(_OF_BEAMS)
         alpha = float(options.number("length_penalty", 1.0))
         search = BeamSearch(num_beams, alpha=alpha, length_penalty="power", constraints=constraints)
     elif is_sampled:
-        options.warn_of(_OF_SAMPLING)
+        options.warn_about(_OF_SAMPLING)
         top_k, top_p = options.number("top_k", _TOP_K, int), options.number("top_p", 1.0)
         search = Sampling(
             temperature=float(options.number("temperature", 1.0)),
@@ -137,9 +137,9 @@ def generation_search(folder: HFCheckpoint, rows: np.ndarray) -> BeamSearch | Sa
         )
     else:
         if options.number("top_k", _TOP_K, int) > 1:
-            options.warn_of(_OF_GREEDY_SEARCH)
+            options.warn_about(_OF_GREEDY_SEARCH)
         search = BeamSearch.greedy(constraints=constraints)
-    options.warn_of(_WITHOUT_COUNTERPART)
+    options.warn_about(_WITHOUT_COUNTERPART)
     options.log_warnings()
     return search
 
@@ -243,7 +243,7 @@ class _Options:
     def warn(self, text):
         self._names.append(text)
 
-    def warn_of(self, without_effect):
+    def warn_about(self, without_effect):
         """Record the options whose value has an effect."""
         for name, values in without_effect.items():
             value = self.value(name)

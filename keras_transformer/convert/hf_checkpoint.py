@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from keras_transformer.convert.weight_mapping import check_size, is_finite
+from keras_transformer.convert.weight_mapping import is_finite, validate_size
 from keras_transformer.errors import UserError, brief
 from keras_transformer.files import read_json
 from keras_transformer.presets.location import HUGGING_FACE, download_repository
@@ -124,8 +124,8 @@ class HFCheckpoint:
             raise UserError(
                 f"{self.path} is not a model in HuggingFace's form: no model_type in {_CONFIG}."
             )
-        self._file_of = {name: file for file in self._weight_files() for name in file.names}
-        self.names = frozenset(self._file_of)
+        self._files = {name: file for file in self._weight_files() for name in file.names}
+        self.names = frozenset(self._files)
         self._read: set[str] = set()
 
     def tensor(self, name: str) -> np.ndarray:
@@ -134,9 +134,9 @@ class HFCheckpoint:
         Raises:
             UserError: if there is no such weight.
         """
-        self._check_name(name)
+        self._require_name(name)
         self._read.add(name)
-        return np.asarray(self._file_of[name].tensor(name), "float32")
+        return np.asarray(self._files[name].tensor(name), "float32")
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a weight, without reading it.
@@ -144,10 +144,10 @@ class HFCheckpoint:
         Raises:
             UserError: if there is no such weight.
         """
-        self._check_name(name)
-        return self._file_of[name].shape(name)
+        self._require_name(name)
+        return self._files[name].shape(name)
 
-    def check_table(self, name: str, rows: int) -> None:
+    def validate_table(self, name: str, rows: int) -> None:
         """Raise a `UserError` unless a weight is `(rows, d_model)`, as the configuration claims."""
         expected = (rows, self.size("d_model"))
         if self.shape(name) != expected:
@@ -156,18 +156,18 @@ class HFCheckpoint:
                 f"with d_model={brief(expected[1])}. Received: {brief(self.shape(name))}"
             )
 
-    def check_size(self, arguments: Mapping[str, Any]) -> None:
+    def validate_size(self, arguments: Mapping[str, Any]) -> None:
         """Raise a `UserError` if a model is much larger than the weights.
 
         Args:
             arguments: dict of the arguments of `Transformer`.
         """
         try:
-            check_size(arguments, sum(math.prod(self.shape(name)) for name in self.names))
+            validate_size(arguments, sum(math.prod(self.shape(name)) for name in self.names))
         except UserError as error:
             raise UserError(f"{self.path}: {error}") from error
 
-    def check_all_read(self, needless: Iterable[str] = ()) -> None:
+    def validate_all_read(self, needless: Iterable[str] = ()) -> None:
         """Raise a `UserError` if weights were never read, except for some names."""
         left = sorted(self.names - self._read - {*needless})
         if left:
@@ -176,8 +176,8 @@ class HFCheckpoint:
                 + (f" and {len(left) - 1} more." if len(left) > 1 else ".")
             )
 
-    def _check_name(self, name):
-        if name not in self._file_of:
+    def _require_name(self, name):
+        if name not in self._files:
             raise UserError(
                 f"{self.path} has no weights {brief(name)}. It is damaged, or another kind of "
                 "model."
@@ -217,7 +217,7 @@ class HFCheckpoint:
         """The content of `tokenizer_config.json`; an empty dict if it is missing."""
         return self.json(_TOKENIZER) if self.has(_TOKENIZER) else {}
 
-    def check_type(self, *model_types: str) -> None:
+    def validate_type(self, *model_types: str) -> None:
         """Raise a `UserError` unless the configuration names one of these architectures."""
         found = self.config.get("model_type")
         if found not in model_types:

@@ -324,6 +324,23 @@ def _norm_name(part: str, kind: str, config: ForeignConfig, is_ssru: bool) -> st
     return f"{prefix}_ln_{_KINDS[kind]}{'_pre' if is_before else ''}"
 
 
+# Languages
+
+
+def target_languages(pieces: Sequence[str]) -> dict[str, str]:
+    """Return the tokens that select the target language, by its name.
+
+    Args:
+        pieces: list of strings, the source's vocabulary.
+
+    Returns:
+        A dict such as `{"deu": ">>deu<<"}`, which is empty if there is only one language.
+    """
+    return {
+        piece[2:-2]: piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")
+    }
+
+
 # Options of a search
 
 

@@ -112,7 +112,7 @@ def is_finite(value: float) -> bool:
     return -sys.float_info.max <= value <= sys.float_info.max
 
 
-def check_size(arguments: Mapping[str, Any], num_weights: int) -> None:
+def validate_size(arguments: Mapping[str, Any], num_weights: int) -> None:
     """Compare the size of a model with the arrays of another library's model, before it is built.
 
     `assign` compares each shape. This check only keeps a model that is many times larger than its

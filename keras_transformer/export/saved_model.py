@@ -1,6 +1,6 @@
 """A TensorFlow SavedModel with tokenizer and search inside: strings in, strings out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def export_saved_model(
     num_results = num_results or search.most_results or 1
     search.validate_num_results(num_results)
 
-    def module():
+    def module() -> tuple[Any, dict[str, Any]]:
         return _translation_module(preset, num_results, search_batch, source_limit, batch_tokens)
 
     save_module(module, preset.model, path)
@@ -133,8 +133,10 @@ def _translation_module(
         module.source_tokenizer = string_tokenizer(preset.source_tokenizer)
     target_prefix = preset.preprocessor.target_prefix
 
-    def search_texts(text, num_results, numbers=None):
-        def search(batch, rows):
+    def search_texts(
+        text: Tensor, num_results: int, numbers: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        def search(batch: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             chosen = rows if numbers is None else tf.gather(numbers, rows)
             token_ids, scores = search_batch(batch, num_results, sentence_numbers=chosen)
             texts = _detokenize(module.tokenizer, token_ids[:, :, len(target_prefix) :])
@@ -147,7 +149,7 @@ def _translation_module(
         return search_in_batches(token_ids, is_searched, search, batch_tokens, num_results)
 
     @tf.function(**text_signature())
-    def translate(text):
+    def translate(text: Tensor) -> dict[str, Tensor]:
         if preset.metadata.get("split", "sentences") is None:
             translations, scores = search_texts(text, 1)
             return {"translation": translations[:, 0], "score": scores[:, 0]}
@@ -165,13 +167,13 @@ def _translation_module(
         }
 
     @tf.function(**text_signature())
-    def n_best(text):
+    def n_best(text: Tensor) -> dict[str, Tensor]:
         translations, scores = search_texts(text, num_results)
         return {"translation": translations, "score": scores}
 
     @tf.function(**text_signature("int32", (None, None), "token_ids"))
-    def search(token_ids):
-        token_ids = _checked(preset.model, token_ids)
+    def search(token_ids: Tensor) -> dict[str, Tensor]:
+        token_ids = _validated_ids(preset.model, token_ids)
         output_ids, scores = search_batch(token_ids, 1)
         return {"token_ids": output_ids[:, 0], "score": scores[:, 0]}
 
@@ -179,7 +181,7 @@ def _translation_module(
     return module, {"serving_default": translate, "n_best": n_best, "token_ids": search}
 
 
-def _lines(text):
+def _lines(text: Tensor) -> Any:
     """Return the lines of strings `(n,)`, each with its break, as a ragged `(n, None)`."""
     import tensorflow as tf
 
@@ -187,7 +189,7 @@ def _lines(text):
     return tf.strings.split(marked, _LINE_END)
 
 
-def _without_edges(lines):
+def _without_edges(lines: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return what stands before the sentence of each line, the sentence, and what stands after."""
     import tensorflow as tf
 
@@ -198,7 +200,7 @@ def _without_edges(lines):
     return before, tf.strings.substr(rest, tf.zeros_like(length), length), after
 
 
-def _numbers(lines):
+def _numbers(lines: Any) -> Tensor:
     """Return the number of each line, as `Translator` counts sentences."""
     import tensorflow as tf
 
@@ -207,7 +209,7 @@ def _numbers(lines):
     return tf.bitwise.bitwise_and(text + index * 2**20, 2**31 - 1)
 
 
-def _checked(model, token_ids):
+def _validated_ids(model: Any, token_ids: Tensor) -> Tensor:
     """Return token ids, after the checks that a search in Python makes."""
     import tensorflow as tf
 
@@ -250,7 +252,7 @@ def _sources(preprocessor: TranslationPreprocessor, limit: int | None, token_ids
     return token_ids[:, :-1][:, :limit]
 
 
-def _after(prefix, token_ids):
+def _after(prefix: Sequence[int], token_ids: Any) -> Any:
     """Return ragged ids with the same ids before each row."""
     import tensorflow as tf
 
@@ -261,7 +263,7 @@ def _after(prefix, token_ids):
     return tf.concat([ragged.from_tensor(rows), token_ids], axis=1)
 
 
-def _cut(token_ids, limit):
+def _cut(token_ids: Any, limit: int | None) -> Any:
     """Cut each row of ragged ids to `limit`, and keep the end token at its end."""
     import tensorflow as tf
 
@@ -297,10 +299,10 @@ def search_in_batches(
     order, rest = tf.split(order, [tf.math.count_nonzero(is_searched, dtype="int32"), -1])
     rows_of_size = tf.constant(rows_of_sizes(batch_tokens))
 
-    def is_unfinished(start, texts, scores):
+    def is_unfinished(start: Tensor, texts: Tensor, scores: Tensor) -> Tensor:
         return start < tf.size(order)
 
-    def next_batch(start, texts, scores):
+    def next_batch(start: Tensor, texts: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
         size = tf.searchsorted(SIZES, lengths[order[start]][None])[0]
         end = start + rows_of_size[size]
         rows = order[start:end]
@@ -331,7 +333,7 @@ def without_breaks(texts: Tensor, sources: Tensor) -> Tensor:
     return texts
 
 
-def _detokenize(tokenizer, token_ids):
+def _detokenize(tokenizer: Any, token_ids: Tensor) -> Tensor:
     """Convert ids `(batch, num_results, length)` to strings `(batch, num_results)`."""
     import tensorflow as tf
 

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.convert.foreign_transformer import ForeignConfig
+from keras_transformer.convert.weight_mapping import to_float32
 from keras_transformer.errors import UserError
 from keras_transformer.export.exported_folder import (
     TOKENIZER_FILES,
@@ -116,7 +117,7 @@ def ctranslate2_spec(
     source_pieces = source_pieces or pieces
     transformer_spec = _specs().transformer_spec
     config = ForeignConfig.from_config(model.config)
-    _check_model(model, config, pieces, source_pieces)
+    _validate_model(model, config, pieces, source_pieces)
     spec = transformer_spec.TransformerSpec(
         transformer_spec.TransformerEncoderSpec(**_options(config, model.encoder)),
         transformer_spec.TransformerDecoderSpec(**_options(config, model.decoder)),
@@ -140,7 +141,7 @@ def ctranslate2_spec(
     return spec
 
 
-def _specs():
+def _specs() -> Any:
     try:
         from ctranslate2 import specs
         from ctranslate2.specs import transformer_spec  # noqa: F401
@@ -161,7 +162,12 @@ def _validate_quantization(quantization: str | None) -> None:
         )
 
 
-def _check_model(model, config, pieces, source_pieces):
+def _validate_model(
+    model: Transformer,
+    config: ForeignConfig,
+    pieces: Sequence[str],
+    source_pieces: Sequence[str],
+) -> None:
     source_size = config.source_vocabulary_size or config.vocabulary_size
     for size, tokens in ((config.vocabulary_size, pieces), (source_size, source_pieces)):
         if len(tokens) != size:
@@ -193,9 +199,9 @@ def _check_model(model, config, pieces, source_pieces):
         )
 
 
-def _options(config, stack):
+def _options(config: ForeignConfig, stack: Any) -> dict[str, Any]:
     """Return the arguments of the specification of a stack."""
-    activation = _specs().common_spec.Activation[_ACTIVATIONS[config.activation]]
+    activation = _specs().common_spec.Activation[_ACTIVATIONS[str(config.activation)]]
     return {
         "num_layers": len(stack.layers),
         "num_heads": config.num_heads,
@@ -222,34 +228,36 @@ def _set_decoder(spec: Any, decoder: Any, config: Any) -> None:
     _set_embeddings(spec, spec.embeddings, decoder)
     spec.projection.weight = spec.embeddings.weight
     if not config.tie_weights:
-        spec.projection.weight = _array(decoder.token_embedding.reverse_embeddings).T
+        spec.projection.weight = to_float32(decoder.token_embedding.reverse_embeddings).T
     if config.output_bias:
-        spec.projection.bias = _array(decoder.output_bias.bias)
+        spec.projection.bias = to_float32(decoder.output_bias.bias)
     for layer_spec, layer in zip(spec.layer, decoder.layers):
         _set_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_norm)
         _set_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_norm)
         _set_feed_forward(layer_spec.ffn, layer)
 
 
-def _set_embeddings(spec, embeddings_spec, stack):
+def _set_embeddings(spec: Any, embeddings_spec: Any, stack: Any) -> None:
     """Set embeddings, positions, and the norm after the stack, if there is one."""
-    embeddings_spec.weight = _array(stack.token_embedding.embeddings)
+    embeddings_spec.weight = to_float32(stack.token_embedding.embeddings)
     spec.position_encodings.encodings = _positions(stack)
     if stack.layer_norm is not None:
         _set_norm(spec.layer_norm, stack.layer_norm)
 
 
-def _positions(stack):
+def _positions(stack: Any) -> np.ndarray:
     """Return the table that is added to the embeddings, `(positions, hidden_dim)`."""
     if not isinstance(stack.position_encoding, SinePositionEncoding):
-        return _array(stack.position_encoding.embeddings)
+        return to_float32(stack.position_encoding.embeddings)
     # The layer's output for zeros, in float32 independent of the model's dtype.
     config = {**stack.position_encoding.get_config(), "dtype": "float32"}
     sinusoids = type(stack.position_encoding).from_config(config)
-    return _array(sinusoids(ops.zeros((1, _SINE_POSITIONS, stack.token_embedding.output_dim)))[0])
+    return to_float32(
+        sinusoids(ops.zeros((1, _SINE_POSITIONS, stack.token_embedding.output_dim)))[0]
+    )
 
 
-def _set_attention(spec, attention, norm):
+def _set_attention(spec: Any, attention: Any, norm: Any) -> None:
     """Set one attention sub-layer.
 
     CTranslate2's keys and values have one size. If ours have two, the smaller is padded with zeros,
@@ -276,14 +284,14 @@ def _set_attention(spec, attention, norm):
         spec.linear[-1].bias = bias
 
 
-def _projection(dense, num_heads, size):
+def _projection(dense: Any, num_heads: int, size: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Return weight `(num_heads * size, hidden_dim)` and bias of a projection to heads."""
     weight, bias = _dense(dense)
     weight = _fill_heads(weight.T, num_heads, size).T
     return weight, None if bias is None else _fill_heads(bias[None], num_heads, size)[0]
 
 
-def _fill_heads(x, num_heads, size):
+def _fill_heads(x: np.ndarray, num_heads: int, size: int) -> np.ndarray:
     """Pad each head with zeros, from `(rows, num_heads * s)` to `(rows, num_heads * size)`."""
     heads = x.reshape(len(x), num_heads, -1)
     zeros = np.zeros((len(x), num_heads, size - heads.shape[-1]), x.dtype)
@@ -295,20 +303,16 @@ def _head_dim(attention: Any) -> int:
     return max(attention.key_dim, attention.value_dim)
 
 
-def _set_feed_forward(spec, layer):
+def _set_feed_forward(spec: Any, layer: Any) -> None:
     _set_norm(spec.layer_norm, layer.feed_forward_norm)
     spec.linear_0.weight, spec.linear_0.bias = _dense(layer.feed_forward.intermediate_dense)
     spec.linear_1.weight, spec.linear_1.bias = _dense(layer.feed_forward.output_dense)
 
 
-def _set_norm(spec, norm):
-    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+def _set_norm(spec: Any, norm: Any) -> None:
+    spec.gamma, spec.beta = to_float32(norm.gamma), to_float32(norm.beta)
 
 
-def _dense(layer):
+def _dense(layer: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """Return weight `(outputs, inputs)`, the transpose of Keras's kernel, and bias or None."""
-    return _array(layer.kernel).T, _array(layer.bias) if layer.use_bias else None
-
-
-def _array(x):
-    return np.asarray(ops.convert_to_numpy(x), "float32")
+    return to_float32(layer.kernel).T, to_float32(layer.bias) if layer.use_bias else None

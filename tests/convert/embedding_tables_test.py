@@ -38,7 +38,7 @@ SMALLER = reserve(59, start=2, end=2, unknown=3, pad=0)  # and a copy of the end
     ],
 )
 def test_equal_matrices_are_tied(names, source_order, sizes):
-    tables = Tables.of_names(MATRICES.__getitem__, names, ORDER, source_order)
+    tables = Tables.from_names(MATRICES.__getitem__, names, ORDER, source_order)
     none = {"source_vocabulary_size": None, "tie_weights": True, "output_bias": False}
     assert tables.hyperparameters() == {"vocabulary_size": 60, **none, **sizes}
     model = new_model(**tables.hyperparameters())
@@ -56,7 +56,7 @@ def test_equal_matrices_are_tied(names, source_order, sizes):
 def test_copies_get_a_bias_that_removes_them():
     bias = normal(59)
     for given, expected in ((None, np.zeros(59)), (bias, bias)):
-        tables = Tables.of_names(MATRICES.__getitem__, 3 * ("c",), SMALLER, SMALLER, given)
+        tables = Tables.from_names(MATRICES.__getitem__, 3 * ("c",), SMALLER, SMALLER, given)
         model = new_model(**tables.hyperparameters())
         tables.assign(model)
         actual = to_numpy(model.decoder.output_bias.bias)
@@ -72,7 +72,7 @@ def test_a_matrix_of_all_three_names_is_read_once():
         read.append(name)
         return MATRICES[name]
 
-    tables = Tables.of_names(tensor, ("a", "a", "a"), ORDER, ORDER)
+    tables = Tables.from_names(tensor, ("a", "a", "a"), ORDER, ORDER)
     assert read == []
     tables.assign(new_model(**tables.hyperparameters()))
     assert read == ["a"]

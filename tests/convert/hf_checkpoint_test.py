@@ -160,7 +160,7 @@ def test_a_folder_of_another_form_is_refused(config, message, tmp_path):
     [
         (lambda x: x.tensor("c"), "no weights 'c'"),
         (lambda x: x.json("vocab.json"), r"vocab\.json is missing"),
-        (lambda x: x.check_type("bart", "fsmt"), "of type 'marian'. Expected bart or fsmt"),
+        (lambda x: x.validate_type("bart", "fsmt"), "of type 'marian'. Expected bart or fsmt"),
         (lambda x: x.size("heads"), "heads must be a positive integer"),
         (lambda x: x.size("norm"), "norm must be a positive integer"),
         (lambda x: x.option("norm", "layer"), "Unsupported norm='rms' in .*Expected 'layer'"),
@@ -179,7 +179,7 @@ def test_entries_of_the_configuration_are_read(tmp_path):
     folder = write_safetensors(tmp_path / "model")
     write_config(folder, layers=3, norm="rms", dropout=0.3, heads=None)
     foreign = open_checkpoint(folder)
-    foreign.check_type("bart", "marian")
+    foreign.validate_type("bart", "marian")
     assert foreign.size("layers") == 3
     assert foreign.option("norm", "layer", "rms") == "rms"
     assert foreign.option("bias", True) is True
@@ -201,11 +201,11 @@ def test_vocabularies_need_the_ids_from_zero_once_each(tmp_path):
 def test_weights_that_were_not_read_are_named(tmp_path):
     foreign = open_checkpoint(write_safetensors(tmp_path / "model"))
     foreign.tensor("b")
-    foreign.check_all_read(needless=["a.weight"])
+    foreign.validate_all_read(needless=["a.weight"])
     with pytest.raises(ValueError, match=r"weights that are not supported: 'a\.weight'\."):
-        foreign.check_all_read()
+        foreign.validate_all_read()
     foreign.tensor("a.weight")
-    foreign.check_all_read()
+    foreign.validate_all_read()
 
 
 def test_pytorch_weights_are_downloaded_only_without_safetensors(tmp_path, monkeypatch):
