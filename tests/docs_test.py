@@ -81,7 +81,7 @@ def commands():
             if is_experiment:
                 block = with_variables(block, variables)
             for line in block.splitlines():
-                if is_experiment and "python recipes/" not in line:
+                if is_experiment and not re.search("python recipes/|keras-transformer ", line):
                     continue
                 line = re.sub(r" [<>&|]+ ?\S*$", "", line.split("echo", 1)[-1].split(" | ")[-1])
                 words = shlex.split(re.sub(r" [<>][^<>]*$", "", line), comments=True)

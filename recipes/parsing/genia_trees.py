@@ -78,13 +78,17 @@ def parts_of(element):
             if modifies_noun and element.get("cat") == part.label() == "NP":
                 part.set_label("NML")
             found.append(part)
-        elif len(part) == 1 or len(parts) == 1:
-            found += part
-        elif modifies_noun or MODIFIERS.get(child.get("cat")) == "ADJP":
-            found.append(Tree(MODIFIERS.get(child.get("cat"), "NML"), part))
         else:
-            found += part
+            found += word_parts(child, part, len(parts) == 1, modifies_noun)
     return found
+
+
+def word_parts(word, leaves, is_only, modifies_noun):
+    """Return the constituent of a word's leaves in a list, or the leaves if they need none."""
+    label = MODIFIERS.get(word.get("cat"))
+    if len(leaves) > 1 and not is_only and (modifies_noun or label == "ADJP"):
+        return [Tree(label or "NML", leaves)]
+    return leaves
 
 
 def part_of(element):
