@@ -89,7 +89,7 @@ def parser_options(driver, tmp_path):
     return {"preset": "craft_parser", **folders}
 
 
-def test_functions_of_the_parser_s_plan_write_trees(driver, parser_options, tmp_path):
+def test_functions_of_the_parser_plan_write_trees(driver, parser_options, tmp_path):
     for only in ("colons.mrg", "last.mrg"):
         driver.main(driver.Options(**parser_options, only=only))
     colons = (tmp_path / "runs" / "colons.mrg").read_text("utf-8").splitlines()
@@ -105,17 +105,17 @@ def test_functions_of_the_parser_s_plan_write_trees(driver, parser_options, tmp_
         ("supar.model", "supar"),
     ],
 )
-def test_a_stage_whose_corpus_is_missing_names_its_source(driver, parser_options, stage, source):
+def test_a_missing_corpus_is_reported_with_its_source(driver, parser_options, stage, source):
     with pytest.raises(kt.UserError, match=f"'{stage}' needs .*{source}"):
         driver.main(driver.Options(**parser_options, only=stage))
 
 
-def test_a_stage_that_is_not_in_the_plan_is_an_error(driver, parser_options):
+def test_an_unknown_stage_is_refused(driver, parser_options):
     with pytest.raises(kt.UserError, match="craft_final.*Received: only=craft_last"):
         driver.main(driver.Options(**parser_options, only="craft_last"))
 
 
-def test_commands_hold_absolute_paths_with_blanks(driver, tmp_path, monkeypatch):
+def test_commands_quote_absolute_paths_with_spaces(driver, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = {name: Path(f"my {name}") for name in ("data_dir", "output_dir", "biology_dir")}
     options = driver.Options(preset="craft_parser", **folders)
@@ -128,7 +128,7 @@ def test_commands_hold_absolute_paths_with_blanks(driver, tmp_path, monkeypatch)
         assert str(value) in shlex.split(stages[name].command)
 
 
-def test_a_stage_that_fails_is_one_line_and_leaves_no_output(driver, tmp_path):
+def test_a_failed_stage_is_reported_in_one_line_and_leaves_no_output(driver, tmp_path):
     for prints in (False, True):
         stage = driver.Stage("x", tmp_path / "x", 'python -c "print(1); exit(3)"', prints=prints)
         with pytest.raises(kt.UserError, match="'x' failed with exit status 3"):
@@ -137,7 +137,7 @@ def test_a_stage_that_fails_is_one_line_and_leaves_no_output(driver, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_of_the_parser_s_plan_runs(driver, parser_options, tmp_path):
+def test_a_training_of_the_parser_plan_runs(driver, parser_options, tmp_path):
     options = "--scale 0.25 --precision float32 --batch-tokens 512"
     small = {"steps_scale": 0.0002, "train_options": options, "vocabulary_size": 60}
     driver.main(driver.Options(**parser_options, **small, only="craft"))

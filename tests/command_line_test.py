@@ -20,6 +20,7 @@ from keras_transformer.command_line import (
     resume_command,
     run,
 )
+from keras_transformer.decoding.batched_search import pad_to_few_shapes
 from keras_transformer.errors import UserError
 from keras_transformer.models.variants import get_variant
 from tests.helpers import MODULES_ALONE
@@ -71,40 +72,63 @@ def print_options(options):
     print(options)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--variant", "base", "--steps", "x"], ["--nothing"], []], ids=str
-)
-def test_a_wrong_option_ends_with_status_2_and_no_traceback(monkeypatch, capsys, arguments):
+@pytest.mark.parametrize("arguments", [["--variant", "base", "--steps", "x"], []], ids=str)
+def test_a_wrong_or_missing_value_ends_with_status_2_and_no_traceback(
+    monkeypatch, capsys, arguments
+):
     status, lines = exit_of(capsys, run_with, monkeypatch, print_options, *arguments)
     assert status == 2
     assert not any("Traceback" in line for line in lines)
 
 
-def test_error_of_the_package_is_one_line(monkeypatch, capsys):
-    def main(options):
-        get_variant(options.variant)
-
-    # Another script than this file: the error is known by where it was raised.
-    status, lines = exit_of(
-        capsys, run_with, monkeypatch, main, "--variant", "huge", script="train.py"
-    )
-    assert status == 2
-    assert len(lines) == 1
-    assert lines[0].startswith("error: --variant must be one of ") and "'huge'" in lines[0]
+EMPTY = "--variant must have a value. Received: an empty one"
 
 
-def test_compilation_cache_is_looked_for_before_the_work_begins(monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--variant", ""], EMPTY),
+        (["--variant="], EMPTY),
+        (["--varant", "x"], "There is no option --varant. The most similar one is --variant."),
+        (["--step=3"], "There is no option --step. The most similar one is --steps."),
+    ],
+)
+def test_unknown_options_and_empty_values_take_one_line(monkeypatch, capsys, arguments, message):
+    status, lines = exit_of(capsys, run_with, monkeypatch, print_options, *arguments)
+    assert (status, lines) == (2, [f"error: {message}"])
+
+
+def unknown_variant(options):
+    get_variant("huge")
+
+
+def error_of_the_script(options):
+    raise UserError("There is no such file.")
+
+
+def full_disk(options):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/x")
+
+
+@pytest.mark.parametrize(
+    ("main", "beginning"),
+    [
+        (unknown_variant, "error: --variant must be one of "),
+        (error_of_the_script, "error: There is no such file."),
+        (full_disk, "error: runs/x: No space left on device."),
+    ],
+)
+def test_an_error_of_the_user_is_one_line(monkeypatch, capsys, main, beginning):
+    status, (line,) = exit_of(capsys, run_with, monkeypatch, main, "--variant", "x")
+    assert status == 2 and line.startswith(beginning)
+
+
+def test_a_wrong_compilation_cache_is_refused_before_the_work(monkeypatch, tmp_path, capsys):
     path = tmp_path / "cache"
     path.write_text("")
     monkeypatch.setattr(sys, "argv", ["train.py", "--compilation-cache", str(path)])
     status, (line,) = exit_of(capsys, run, lambda options: pytest.fail("began"), CommonOptions)
     assert status == 2 and "must be a folder" in line and str(path) in line
-
-
-@pytest.mark.parametrize("arguments", [["--variant", ""], ["--variant="]])
-def test_an_option_of_an_empty_value_is_refused(monkeypatch, capsys, arguments):
-    status, lines = exit_of(capsys, run_with, monkeypatch, print_options, *arguments)
-    assert (status, lines) == (2, ["error: --variant must have a value. Received: an empty one"])
 
 
 def test_a_warning_of_the_package_is_one_line(monkeypatch, capsys):
@@ -124,7 +148,7 @@ def test_log_leaves_standard_output_to_answers(monkeypatch, capsys, options_clas
 
 
 @pytest.mark.slow
-def test_the_reader_of_the_answers_may_leave(tmp_path):
+def test_a_closed_standard_output_ends_the_command_silently(tmp_path):
     script = tmp_path / "answers.py"
     script.write_text(
         f"{MODULES_ALONE}"
@@ -165,7 +189,7 @@ def test_output_is_utf_8_whatever_the_locale(monkeypatch):
     assert written == ["größer\n", "error: zu groß\n"]
 
 
-def test_ctrl_c_ends_in_silence(monkeypatch, capsys):
+def test_ctrl_c_ends_the_command_silently(monkeypatch, capsys):
     def main(options):
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -175,32 +199,6 @@ def test_ctrl_c_ends_in_silence(monkeypatch, capsys):
         assert exit_of(capsys, run_with, monkeypatch, main, "--variant", "x") == (130, [])
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_a_full_disk_is_one_line(monkeypatch, capsys):
-    def main(options):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/x")
-
-    status, lines = exit_of(capsys, run_with, monkeypatch, main, "--variant", "x")
-    assert (status, lines) == (2, ["error: runs/x: No space left on device."])
-
-
-def test_an_error_of_the_system_that_is_a_defect_keeps_its_traceback(monkeypatch):
-    def main(options):
-        open("none", encoding="utf-8")
-
-    with pytest.raises(FileNotFoundError):
-        run_with(monkeypatch, main, "--variant", "x")
-
-
-def test_error_of_the_script_is_one_line(monkeypatch, capsys):
-    def main(options):
-        raise UserError("There is no such file.")
-
-    assert exit_of(capsys, run_with, monkeypatch, main, "--variant", "x") == (
-        2,
-        ["error: There is no such file."],
-    )
 
 
 def another_library(options):
@@ -222,27 +220,33 @@ def reached_through_the_package(options):
     Transformer(vocabulary_size=5, dtype="no such dtype")
 
 
+def missing_file(options):
+    open("none", encoding="utf-8")
+
+
+def wrong_call_in_the_package(options):
+    # A built-in function, which has no line of Python of its own, raises the ValueError.
+    pad_to_few_shapes([])
+
+
 @pytest.mark.parametrize(
-    "main", [another_library, other_kind, of_python_itself, reached_through_the_package]
+    "main",
+    [
+        another_library,
+        other_kind,
+        of_python_itself,
+        reached_through_the_package,
+        missing_file,
+        wrong_call_in_the_package,
+    ],
 )
-def test_another_error_keeps_its_traceback(monkeypatch, capsys, main):
-    with pytest.raises((ValueError, TypeError)):
+def test_a_defect_keeps_its_traceback(monkeypatch, capsys, main):
+    with pytest.raises((ValueError, TypeError, FileNotFoundError)):
         run_with(monkeypatch, main, "--variant", "x")
     assert capsys.readouterr().err == ""
 
 
-def test_defect_in_the_package_keeps_its_traceback(monkeypatch):
-    def main(options):
-        # A built-in function, which has no line of Python of its own, raises the ValueError.
-        from keras_transformer.decoding.batched_search import pad_to_few_shapes
-
-        pad_to_few_shapes([])
-
-    with pytest.raises(ValueError):
-        run_with(monkeypatch, main, "--variant", "x")
-
-
-def test_options_from_a_file(monkeypatch, tmp_path, capsys):
+def test_options_are_read_from_a_file(monkeypatch, tmp_path, capsys):
     file = tmp_path / "options.txt"
     file.write_text("# a comment\n--variant big  # another\n--steps 7\n")
     seen = []
@@ -266,7 +270,7 @@ def test_options_from_a_file(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("option", ["--resume", "--overwrite", None])
-def test_resume_command_repeats_the_call_with_resume_alone(monkeypatch, option):
+def test_resume_command_repeats_the_call_with_resume(monkeypatch, option):
     options = ["--output-dir", "my runs", *([option] if option else [])]
     monkeypatch.setattr(sys, "argv", ["train.py", *options])
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
@@ -276,7 +280,7 @@ def test_resume_command_repeats_the_call_with_resume_alone(monkeypatch, option):
     assert resume_command() == f"KERAS_BACKEND=jax {command}"
 
 
-def test_notes_of_lines_are_bounded(capsys):
+def test_notes_name_only_the_first_lines(capsys):
     with LineNotes() as notes:
         for number in range(1, 3001):
             notes.add("too long", number)
@@ -287,7 +291,7 @@ def test_notes_of_lines_are_bounded(capsys):
     assert errors == "too long: 3,000 lines (1, 2, 3, 4, 5, ...)\nodd: 1 line (7)\n"
 
 
-def test_notes_are_told_when_an_error_ends_the_lines(capsys):
+def test_notes_are_printed_after_an_error(capsys):
     with pytest.raises(OSError), LineNotes() as notes:
         notes.add("odd", 7)
         raise OSError

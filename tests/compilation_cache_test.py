@@ -62,7 +62,7 @@ def train_in_a_process(folder):
 
 @pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="nothing is compiled")
-def test_found_by_the_next_process(tmp_path):
+def test_compiled_programs_are_found_by_the_next_process(tmp_path):
     losses, files, hits = train_in_a_process(tmp_path / "cache")
     assert files
     assert not hits
@@ -73,7 +73,7 @@ def test_found_by_the_next_process(tmp_path):
         assert hits
 
 
-def test_a_file_in_the_way(tmp_path):
+def test_a_file_in_place_of_the_cache_folder_is_refused(tmp_path):
     path = tmp_path / "cache"
     path.write_text("")
     with pytest.raises(ValueError, match="must be a folder"):
@@ -84,7 +84,7 @@ def test_a_file_in_the_way(tmp_path):
 
 
 @pytest.mark.once
-def test_user_folder_is_as_xdg_says(monkeypatch, tmp_path):
+def test_user_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     programs = Path("keras-transformer", "programs")
@@ -112,7 +112,7 @@ def test_oldest_files_are_deleted(tmp_path):
 
 
 @pytest.mark.once
-def test_off_is_kept_for_child_processes(monkeypatch):
+def test_off_is_passed_to_child_processes(monkeypatch):
     monkeypatch.setenv(VARIABLE, "x")
     keep_compiled_programs(OFF)
     assert os.environ[VARIABLE] == OFF
@@ -133,12 +133,12 @@ def jax_config():
         jax.config.update(name, value)
 
 
-def test_off_keeps_nothing(jax_config):
+def test_off_sets_no_cache_folder(jax_config):
     keep_in_user_folder()
     assert jax_config.jax_compilation_cache_dir is None
 
 
-def test_what_the_user_has_set_stays(jax_config, monkeypatch, tmp_path):
+def test_a_folder_that_the_user_has_set_stays(jax_config, monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "ours"))
     jax_config.update("jax_compilation_cache_dir", str(tmp_path / "theirs"))
     keep_in_user_folder()
@@ -146,7 +146,7 @@ def test_what_the_user_has_set_stays(jax_config, monkeypatch, tmp_path):
     assert not (tmp_path / "ours").exists()
 
 
-def test_a_task_turns_it_on(jax_config, monkeypatch, tmp_path):
+def test_a_task_sets_the_cache_folder(jax_config, monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "programs"))
     assert jax_config.jax_compilation_cache_dir is None  # importing has not
     Translator(new_model(), tokenizer())
@@ -155,7 +155,7 @@ def test_a_task_turns_it_on(jax_config, monkeypatch, tmp_path):
     assert (tmp_path / "programs").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_cannot_be_made(jax_config, monkeypatch, tmp_path):
+def test_a_folder_that_cannot_be_made_is_not_used(jax_config, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "file" / "programs"))
     keep_in_user_folder()
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_made(jax_config, monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="a matter of JAX")
-def test_damaged_files_are_passed_over(tmp_path):
+def test_damaged_files_are_ignored(tmp_path):
     folder = tmp_path / "cache"
     losses, files, _ = train_in_a_process(folder)
     for name in files:
@@ -172,7 +172,7 @@ def test_damaged_files_are_passed_over(tmp_path):
     assert again == losses and not hits
 
 
-def test_long_compilation_is_told_once(caplog, monkeypatch):
+def test_a_long_compilation_is_logged_once(caplog, monkeypatch):
     if keras.backend.backend() != "jax":
         pytest.skip("nothing is compiled for each shape")
     caplog.set_level("INFO")

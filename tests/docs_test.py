@@ -33,7 +33,7 @@ ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "| Test 
 
 
 @pytest.mark.once
-def test_each_line_names_a_test():
+def test_each_row_of_the_table_names_a_test():
     assert len(ROWS) > 30
     for row in ROWS:
         feature, *backends, tests = (cell.strip() for cell in row.strip("|").split("|"))
@@ -43,7 +43,7 @@ def test_each_line_names_a_test():
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(\w[\w/]*::\w+)`", PAGE))))
-def test_each_named_test_is_there(name):
+def test_each_named_test_exists(name):
     path, function = name.split("::")
     tree = ast.parse((ROOT / "tests" / f"{path}.py").read_text(encoding="utf-8"))
     found = [x.name for x in tree.body if isinstance(x, ast.FunctionDef)]
@@ -141,7 +141,7 @@ def runpy_names(path):
     COMMANDS,
     ids=lambda x: x if isinstance(x, str) else " ".join(x)[:70],
 )
-def test_options_of_commands(page, words, monkeypatch):
+def test_each_documented_command_parses(page, words, monkeypatch):
     """Each command is one that is there, with options that it has."""
     import tyro
 
@@ -242,7 +242,7 @@ def test_examples_of_a_page_run_in_order(page, monkeypatch):
 
 
 @pytest.mark.once
-def test_public_names_are_there():
+def test_documented_names_exist():
     found = set()
     for text in (*TEXTS.values(), *map(str, NOTEBOOKS.values())):
         found |= set(re.findall(r"\bkt((?:\.[A-Za-z_]\w*)+)", text))
@@ -255,7 +255,7 @@ def test_public_names_are_there():
 
 
 @pytest.mark.once
-def test_code_and_reference():
+def test_code_in_pages_uses_existing_names():
     """What the pages take from the package is there; and each public name has its place."""
     hooks = runpy_names(DOCS / "hooks.py")
     for text in TEXTS.values():
@@ -295,7 +295,7 @@ def slug(heading):
 
 
 @pytest.mark.once
-def test_links_lead_somewhere():
+def test_links_have_targets():
     for page, text in {**TEXTS, **RECIPES}.items():
         text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
         for link in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -309,7 +309,7 @@ def test_links_lead_somewhere():
 
 
 @pytest.mark.once
-def test_pictures_are_those_that_are_drawn(tmp_path):
+def test_committed_pictures_equal_the_drawn_ones(tmp_path):
     pictures = runpy_names(DOCS / "pictures.py")
     pictures["draw_architecture"](tmp_path)
     for name in pictures["PICTURES"]:

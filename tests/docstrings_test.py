@@ -133,13 +133,13 @@ def faults(name, thing):
             yield f"the shape of {argument}"
 
 
-def test_arguments_shapes_and_errors():
+def test_docstrings_list_arguments_shapes_and_errors():
     found = {name: [*faults(name, thing)] for name, thing in CALLABLES.items()}
     assert not {name: lacks for name, lacks in found.items() if lacks}
     assert len(found) > 200
 
 
-def test_what_is_missing_is_found():
+def test_missing_parts_of_docstrings_are_found():
     def search(model, token_ids, length=3):
         """Search.
 

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize("value", ["a name", 7, None, [1, 2], {"a": True}, 1.5])
-def test_short_values_are_written_as_python_writes_them(value):
+def test_short_values_are_shown_by_their_repr(value):
     assert brief(value) == repr(value)
 
 

@@ -47,7 +47,7 @@ BOTH_KINDS = pytest.mark.parametrize("folder", [False, True], ids=["file", "fold
 
 
 @BOTH_KINDS
-def test_appears_at_the_end_only(tmp_path, folder):
+def test_a_written_path_appears_only_at_the_end(tmp_path, folder):
     path = tmp_path / "result"
     with atomic_write(path) as new:
         write(new, "new", folder)
@@ -58,7 +58,7 @@ def test_appears_at_the_end_only(tmp_path, folder):
 
 @BOTH_KINDS
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_leaves_nothing_when_the_block_raises(tmp_path, folder, error):
+def test_a_failed_block_leaves_nothing(tmp_path, folder, error):
     with pytest.raises(error), atomic_write(tmp_path / "result") as new:
         write(new, "half", folder)
         raise error
@@ -66,7 +66,7 @@ def test_leaves_nothing_when_the_block_raises(tmp_path, folder, error):
 
 
 @BOTH_KINDS
-def test_replaces_the_old_one(tmp_path, folder):
+def test_new_content_replaces_the_old(tmp_path, folder):
     path = tmp_path / "result"
     write(path, "old", folder)
     if folder:
@@ -80,7 +80,7 @@ def test_replaces_the_old_one(tmp_path, folder):
 
 
 @BOTH_KINDS
-def test_keeps_the_old_one_when_the_block_raises(tmp_path, folder):
+def test_a_failed_block_keeps_the_old_content(tmp_path, folder):
     path = tmp_path / "result"
     write(path, "old", folder)
     with pytest.raises(ValueError), atomic_write(path) as new:
@@ -90,7 +90,7 @@ def test_keeps_the_old_one_when_the_block_raises(tmp_path, folder):
     assert names(tmp_path) == ["result"]
 
 
-def test_keeps_the_old_one_when_the_block_writes_nothing(tmp_path):
+def test_a_block_that_writes_nothing_keeps_the_old_content(tmp_path):
     (tmp_path / "result").write_text("old")
     with pytest.raises(OSError), atomic_write(tmp_path / "result"):
         pass
@@ -99,7 +99,7 @@ def test_keeps_the_old_one_when_the_block_writes_nothing(tmp_path):
 
 
 @BOTH_KINDS
-def test_keeps_the_old_one_of_the_other_kind(tmp_path, folder):
+def test_a_file_does_not_replace_a_folder_or_the_reverse(tmp_path, folder):
     # A file does not take the place of a folder, nor a folder that of a file.
     path = tmp_path / "result"
     write(path, "old", folder)
@@ -131,7 +131,7 @@ def put(folder, *parts):
 
 
 @pytest.mark.parametrize("earlier", [None, [], ["config.json", "a.weights", "assets/b.spm"]])
-def test_a_folder_takes_the_place_of_one_of_its_kind(tmp_path, earlier):
+def test_a_folder_replaces_a_folder_of_its_kind(tmp_path, earlier):
     path = tmp_path / "model"
     if earlier is not None:
         path.mkdir()
@@ -144,7 +144,7 @@ def test_a_folder_takes_the_place_of_one_of_its_kind(tmp_path, earlier):
     "other",
     ["thesis.txt", ".git/HEAD", "runs/config.json", "assets/wedding.jpg", "assets/a/b.spm"],
 )
-def test_a_folder_with_anything_else_in_it_is_not_replaced(tmp_path, other):
+def test_a_folder_with_other_files_is_not_replaced(tmp_path, other):
     write_kind(tmp_path / "model")
     put(tmp_path / "model", other)
     match = f"Cannot replace .*model: .* a folder that also has {other}"
@@ -179,7 +179,7 @@ def test_a_folder_without_the_mark_of_its_kind_is_not_replaced(tmp_path):
     assert len(names(tmp_path / "model")) == 7
 
 
-def test_neither_a_file_nor_the_present_folder_is_replaced_by_a_folder(tmp_path, monkeypatch):
+def test_a_folder_replaces_neither_a_file_nor_the_current_folder(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Cannot write the folder .*file: it is a file"):
         write_kind(tmp_path / "file")
@@ -190,14 +190,14 @@ def test_neither_a_file_nor_the_present_folder_is_replaced_by_a_folder(tmp_path,
     assert names(tmp_path) == ["file"]
 
 
-def test_makes_the_folders_above(tmp_path):
+def test_parent_folders_are_made(tmp_path):
     with atomic_write(tmp_path / "a" / "b" / "result") as new:
         new.write_text("new")
     assert read(tmp_path / "a" / "b" / "result") == "new"
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-def test_takes_strings_and_relative_paths(tmp_path, monkeypatch, kind):
+def test_paths_may_be_strings_and_relative(tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     with atomic_write(kind("result")) as new:
         new.write_text("new")
@@ -223,7 +223,7 @@ def test_modes_follow_the_umask(tmp_path, umask):
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
-def test_what_is_replaced_keeps_its_mode(tmp_path, mode):
+def test_replaced_files_keep_their_modes(tmp_path, mode):
     file, folder = tmp_path / "file", tmp_path / "folder"
     file.touch()
     put(folder, "part")
@@ -258,7 +258,7 @@ def test_a_name_that_is_too_long_is_an_error_before_the_work(tmp_path):
         check_writable("output", tmp_path / ("n" * 256))
 
 
-def test_a_folder_comes_back_when_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+def test_the_old_folder_is_moved_back_if_the_new_one_cannot_replace_it(tmp_path, monkeypatch):
     # Even a move may need room on the disk.
     path = tmp_path / "model"
     write(path, "old", folder=True)
@@ -276,7 +276,7 @@ def test_a_folder_comes_back_when_the_new_one_cannot_take_its_place(tmp_path, mo
     assert read(path) == "old" and names(tmp_path) == ["model"]
 
 
-def test_a_folder_that_cannot_come_back_is_not_deleted(tmp_path, monkeypatch):
+def test_an_old_folder_that_cannot_be_moved_back_is_not_deleted(tmp_path, monkeypatch):
     path = tmp_path / "model"
     write(path, "old", folder=True)
     move = os.replace
@@ -296,7 +296,7 @@ def test_a_folder_that_cannot_come_back_is_not_deleted(tmp_path, monkeypatch):
     assert read(path) == "new" and names(tmp_path) == ["model"]
 
 
-def test_two_writers_at_once(tmp_path):
+def test_two_processes_may_write_one_path(tmp_path):
     with atomic_write(tmp_path / "result") as first:
         first.write_text("first")
         with atomic_write(tmp_path / "result") as second:
@@ -305,7 +305,7 @@ def test_two_writers_at_once(tmp_path):
     assert names(tmp_path) == ["result"]
 
 
-def test_is_on_the_disk_before_it_takes_the_place(tmp_path, monkeypatch):
+def test_content_is_flushed_to_disk_before_the_move(tmp_path, monkeypatch):
     # A power cut must not leave a name whose content was never written.
     done = []
 
@@ -324,7 +324,7 @@ def test_is_on_the_disk_before_it_takes_the_place(tmp_path, monkeypatch):
     assert done[2:] == [("move", tmp_path / "result"), ("to disk", tmp_path)]
 
 
-def test_a_full_disk_is_an_error_of_the_path_that_was_to_be_written(tmp_path):
+def test_a_full_disk_names_the_path(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
     try:
@@ -336,7 +336,7 @@ def test_a_full_disk_is_an_error_of_the_path_that_was_to_be_written(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_link_stays_and_its_target_is_replaced(tmp_path):
+def test_a_link_remains_and_its_target_is_replaced(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "blob").write_text("old")
     link, dangling = tmp_path / "a.txt", tmp_path / "b.txt"
@@ -351,7 +351,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path):
     assert names(tmp_path) == ["a.txt", "b.txt", "disk"]
 
 
-def test_a_link_to_a_folder_stays(tmp_path):
+def test_a_link_to_a_folder_remains(tmp_path):
     (tmp_path / "disk").mkdir()
     write(tmp_path / "disk" / "model", "old", folder=True)
     (tmp_path / "link").symlink_to("disk/model")
@@ -361,7 +361,7 @@ def test_a_link_to_a_folder_stays(tmp_path):
     assert names(tmp_path / "disk") == ["model"]
 
 
-def test_a_pipe_is_written_to_and_stays(tmp_path):
+def test_a_pipe_receives_the_content(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -376,7 +376,7 @@ def test_a_pipe_is_written_to_and_stays(tmp_path):
     assert (tmp_path / "pipe").is_fifo() and names(tmp_path) == ["pipe"]
 
 
-def test_a_device_is_written_to_and_stays():
+def test_a_device_receives_the_content():
     before = os.stat(os.devnull)
     with atomic_write(os.devnull) as new:
         new.write_text("away")
@@ -386,7 +386,7 @@ def test_a_device_is_written_to_and_stays():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/fd as on Linux")
 @pytest.mark.parametrize("through_link", [False, True])
-def test_an_open_file_is_written_to_where_it_stands(tmp_path, through_link):
+def test_an_open_file_receives_the_content_at_its_position(tmp_path, through_link):
     # As standard output that goes to a file: what was printed before must stay before.
     with open(tmp_path / "out", "wb", buffering=0) as out:
         out.write(b"before ")
@@ -495,7 +495,7 @@ def write_and_be_killed(path, folder, when="die()"):
 
 
 @BOTH_KINDS
-def test_keeps_the_old_one_when_killed(tmp_path, folder):
+def test_a_killed_process_keeps_the_old_content(tmp_path, folder):
     path = tmp_path / "result"
     write(path, "old", folder)
     write_and_be_killed(path, folder)
@@ -518,7 +518,7 @@ def test_leftovers_are_removed(tmp_path, folder):
     remove_leftovers(tmp_path / "none")
 
 
-def test_what_is_being_written_is_no_leftover(tmp_path):
+def test_files_being_written_are_not_leftovers(tmp_path):
     (tmp_path / ".mine.unfinished").touch()  # a user's file
     with atomic_write(tmp_path / "result") as new:
         new.write_text("new")
@@ -527,7 +527,7 @@ def test_what_is_being_written_is_no_leftover(tmp_path):
     assert names(tmp_path) == [".mine.unfinished", "result"]
 
 
-def test_folder_killed_between_its_two_moves(tmp_path):
+def test_a_move_interrupted_by_a_kill_is_completed(tmp_path):
     path = tmp_path / "result"
     write(path, "old", folder=True)
     write_and_be_killed(path, folder=True, when="os.replace = first_alone")
@@ -538,7 +538,7 @@ def test_folder_killed_between_its_two_moves(tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK])
-def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
+def test_files_are_written_on_a_file_system_without_locks(tmp_path, monkeypatch, number):
     write_and_be_killed(tmp_path / "left", folder=False)
 
     def no_locks(handle, operation):
@@ -561,7 +561,7 @@ def test_a_folder_that_is_being_written_is_not_a_leftover(tmp_path):
     assert read(tmp_path / "result") == "new"
 
 
-def test_a_folder_with_a_long_name_killed_between_its_two_moves(tmp_path):
+def test_an_interrupted_move_of_a_long_name_is_completed(tmp_path):
     path = tmp_path / ("名" * 85)
     write(path, "old", folder=True)
     write_and_be_killed(path, folder=True, when="os.replace = first_alone")
@@ -570,7 +570,7 @@ def test_a_folder_with_a_long_name_killed_between_its_two_moves(tmp_path):
     assert read(path) == "half" and names(tmp_path) == [path.name]
 
 
-def test_a_temporary_folder_lasts_as_long_as_its_block(tmp_path):
+def test_a_temporary_folder_is_deleted_at_the_end_of_its_block(tmp_path):
     with temporary_folder(tmp_path / "new", "download") as folder:
         put(folder, "old", "other")
         assert leftovers(tmp_path / "new") == []
@@ -588,7 +588,7 @@ input()
 """
 
 
-def test_a_locked_folder_is_free_once_its_process_is_killed(tmp_path):
+def test_killing_a_process_releases_its_lock(tmp_path):
     path = tmp_path / "run"
     script = LOCKS.format(module=files.__file__, path=str(path))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -631,19 +631,19 @@ def test_damaged_json_files_are_refused_by_path(tmp_path):
             read_json(path)
 
 
-def test_what_is_made_of_a_folder_lies_beside_it(tmp_path, monkeypatch):
+def test_sibling_path_is_next_to_the_folder(tmp_path, monkeypatch):
     assert sibling_path(tmp_path / "en_de", "test.txt") == tmp_path / "en_de.test.txt"
     (tmp_path / "model").mkdir()
     monkeypatch.chdir(tmp_path / "model")
     assert sibling_path(".", "test.txt") == tmp_path / "model.test.txt"
 
 
-def test_what_is_made_of_a_folder_elsewhere_lies_here(tmp_path, monkeypatch):
+def test_sibling_path_of_a_remote_folder_is_in_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert sibling_path("hf://user/en_de", "test.txt") == tmp_path / "en_de.test.txt"
 
 
-def test_a_place_that_cannot_be_written_to_is_named_before_the_work(tmp_path):
+def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     file, folder = tmp_path / "file", tmp_path / "folder"
     file.touch()
     folder.mkdir()

@@ -72,7 +72,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-def test_import_is_light_names_load_when_asked_for_and_no_tensorflow_is_needed():
+def test_import_loads_no_optional_libraries():
     without = ""
     if keras.backend.backend() != "tensorflow":
         without = f'{MAKE}\nsys.modules["tensorflow"] = None\n'
@@ -91,7 +91,7 @@ assert not loaded, loaded
 
 @pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="it is needed there")
-def test_a_training_imports_no_tensorflow():
+def test_a_training_does_not_import_tensorflow():
     process = run_python(TRAIN)
     assert process.returncode == 0, process.stderr
 
@@ -305,14 +305,14 @@ def is_allowed(part, module, name, at_top):
     sorted(PACKAGE.rglob("*.py")),
     ids=lambda path: path.relative_to(PACKAGE).as_posix(),
 )
-def test_imports_go_one_way(path):
+def test_rooms_import_only_the_rooms_below(path):
     part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     wrong = [f"{module} {name}" for module, name, at_top in imports(path)
              if not is_allowed(part, module, name, at_top)]  # fmt: skip
     assert not wrong
 
 
-def test_imports_are_found(tmp_path):
+def test_forbidden_imports_are_found(tmp_path):
     # The test above must not pass because it sees nothing.
     found = list(imports(PACKAGE / "translation" / "translator.py"))
     assert ("tasks.task", "Task", True) in found
@@ -342,7 +342,7 @@ def test_the_core_imports_no_other_room():
     assert not found
 
 
-def test_no_modules_import_each_other_in_a_circle():
+def test_modules_have_no_import_circles():
     # Imports in functions count too. Imports for types alone, which are never run, do not.
     paths = {
         ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path

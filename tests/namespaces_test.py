@@ -25,7 +25,7 @@ NAMESPACES = (
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
-def test_each_name_is_there_and_documented(namespace):
+def test_each_public_name_exists_and_is_documented(namespace):
     module = getattr(kt, namespace)
     assert dir(module) == sorted(module.__all__)
     for name in module.__all__:
@@ -36,14 +36,14 @@ def test_each_name_is_there_and_documented(namespace):
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
-def test_no_name_is_a_module_s_too(namespace):
+def test_public_names_differ_from_module_names(namespace):
     # Whichever was loaded last would be meant.
     module = importlib.import_module(f"keras_transformer.{namespace}")
     modules = {path.stem for path in Path(module.__file__).parent.iterdir()}
     assert not modules & set(module.__all__)
 
 
-def test_a_name_that_is_not_there():
+def test_an_unknown_name_raises_an_attribute_error():
     with pytest.raises(AttributeError, match="keras_transformer.data.*ParalelText"):
         _ = kt.data.ParalelText
 

@@ -63,7 +63,7 @@ PARSING = tuple(
 
 
 @pytest.mark.parametrize(("task", "flags"), [("translation", TRANSLATION), ("parsing", PARSING)])
-def test_flags_of_train(task, flags, monkeypatch, capsys):
+def test_help_of_train_lists_all_flags(task, flags, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
         main(["train", task, "--help"])
@@ -93,7 +93,7 @@ OF_TREES = {
 }
 
 
-def test_what_must_stay_when_a_training_goes_on():
+def test_fixed_settings_of_a_resumed_training():
     of_all = FIXED | ADDED
     for kind, names in ((TrainingOptions, of_all), (ParserTrainingOptions, of_all | OF_TREES)):
         options = from_keywords(kind, {"output_dir": "runs/x", "steps": 3})
@@ -115,7 +115,7 @@ class WithChoices:
     number: int | None = None
 
 
-def test_values_that_an_option_does_not_have():
+def test_values_outside_the_choices_are_refused():
     for values in ({"form": "unigram"}, {"other": "a"}, {"other": None}, {"number": 3}):
         assert from_keywords(WithChoices, values) == WithChoices(**values)
     with pytest.raises(UserError, match="`form` must be one of 'bpe', 'unigram'. .*form='x'"):
@@ -134,7 +134,7 @@ def test_values_that_an_option_does_not_have():
         (ParserTrainingOptions, "word_tokenizer"),
     ],
 )
-def test_choices_of_trainings(kind, name):
+def test_choices_of_trainings_are_validated(kind, name):
     with pytest.raises(UserError, match=f"`{name}` must be one of .*{name}='x'"):
         from_keywords(kind, {"output_dir": "x", name: "x"})
     with pytest.raises(UserError, match="`linearization` must be one of"):
@@ -161,7 +161,7 @@ class Outer:
     name: str = mutable_on_resume("x")
 
 
-def test_keywords_find_their_stage():
+def test_keywords_are_assigned_to_their_stage():
     assert option_names(Outer) == ["size", "folder", "name"]
     options = from_keywords(Outer, {"folder": "here", "name": "y"})
     assert options == Outer(inner=Inner(folder="here"), name="y")
@@ -190,7 +190,7 @@ FLAGS = {"resume": "--resume", "steps": "--steps", "data_dir": "--data-dir", "ou
         ("`key_dim` is no option.", "`key_dim` is no option."),
     ],
 )
-def test_flags_are_named_where_the_package_names_arguments(message, expected):
+def test_messages_show_flags_in_place_of_arguments(message, expected):
     assert name_flags(message, FLAGS) == expected
 
 
@@ -214,9 +214,7 @@ NUMBERS = sorted(
     ("options_class", "name"), NUMBERS, ids=lambda x: getattr(x, "__name__", x)
 )
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, "1"])
-def test_what_is_no_number_of_an_option_is_refused_before_the_data(
-    options_class, name, value, tmp_path
-):
+def test_invalid_numbers_are_refused_before_the_data_is_read(options_class, name, value, tmp_path):
     options = from_keywords(options_class, {"output_dir": tmp_path, name: value})
     with pytest.raises(UserError, match=f"`{name}`.*Received: {name}="):
         begin_training(options)

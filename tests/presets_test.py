@@ -92,7 +92,7 @@ def test_backends_give_equal_logits_and_translations(backend):
     np.testing.assert_allclose(actual["scores"], expected["scores"], atol=1e-4)
 
 
-def test_score_is_that_of_the_card(preset):
+def test_the_score_equals_the_model_card(preset):
     references = [reference for _, reference in pairs_of(preset)]
     scores = score_translations(
         outputs(preset, "tensorflow")["greedy"].tolist(),
@@ -103,7 +103,7 @@ def test_score_is_that_of_the_card(preset):
     assert scores.bleu == pytest.approx(float(bleu), abs=0.05)
 
 
-def test_saved_model_gives_what_python_gives(preset, tmp_path):
+def test_the_saved_model_equals_python(preset, tmp_path):
     import tensorflow as tf
 
     expected = outputs(preset, "tensorflow")
@@ -116,7 +116,7 @@ def test_saved_model_gives_what_python_gives(preset, tmp_path):
     np.testing.assert_allclose(served["score"], expected["scores"], atol=1e-4)
 
 
-def test_parser_has_the_score_of_its_card():
+def test_the_parser_score_equals_the_model_card():
     gold = list(itertools.islice(load_treebank("craft", "test", DATA), 100))
     parser = kt.ConstituencyParser.from_preset(PARSER, beam_size=4)
     trees = parser([tree.leaves() for tree in gold])

@@ -42,7 +42,7 @@ def test_messages_are_printed_once_and_only_for_a_verbose_call(monkeypatch, caps
     assert capsys.readouterr().err == "" if has_log else "of a verbose call\n"
 
 
-def test_what_is_done_and_for_how_long(monkeypatch, capsys):
+def test_the_spinner_shows_a_description_and_the_time(monkeypatch, capsys):
     look(monkeypatch)
     work(lambda: "exporting: 00:0" in sys.stderr.getvalue())
     output, errors = capsys.readouterr()
@@ -51,7 +51,7 @@ def test_what_is_done_and_for_how_long(monkeypatch, capsys):
     assert errors.endswith("\r")  # the line is free again
 
 
-def test_nothing_before_the_fifth_second(monkeypatch, capsys):
+def test_nothing_is_shown_in_the_first_five_seconds(monkeypatch, capsys):
     look(monkeypatch, 5)
     work()
     assert capsys.readouterr() == ("", "")
@@ -75,7 +75,7 @@ def test_a_terminal_of_zero_columns_shows_the_bar(monkeypatch):
     assert "reading:  50%" in shown and "4/8" in shown
 
 
-def test_where_nobody_looks_a_line_is_logged_each_minute(capsys, monkeypatch, caplog):
+def test_without_a_terminal_a_line_is_logged_each_minute(capsys, monkeypatch, caplog):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     with caplog.at_level("INFO", "keras_transformer"):
@@ -96,14 +96,14 @@ def test_where_nobody_looks_a_line_is_logged_each_minute(capsys, monkeypatch, ca
     assert capsys.readouterr() == ("", "")
 
 
-def test_where_nobody_looks_a_long_call_is_logged(monkeypatch, caplog):
+def test_without_a_terminal_a_long_call_is_logged(monkeypatch, caplog):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
     with caplog.at_level("INFO", "keras_transformer"), progress.spinner("exporting"):
         wait_for(lambda: caplog.messages)
     assert caplog.messages[0] == "exporting, 0:00"
 
 
-def test_nothing_where_nobody_looks_or_wants_it(capsys, monkeypatch):
+def test_disabled_progress_shows_and_logs_nothing(capsys, monkeypatch):
     monkeypatch.setattr(progress, "_SECONDS_BEFORE", 0)
     work()
     look(monkeypatch)
@@ -112,7 +112,7 @@ def test_nothing_where_nobody_looks_or_wants_it(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
 
 
-def test_an_error_ends_it(monkeypatch):
+def test_an_error_ends_the_progress(monkeypatch):
     look(monkeypatch)
     with pytest.raises(ZeroDivisionError), progress.spinner("dividing"):
         1 / 0  # noqa: B018

@@ -9,7 +9,7 @@ from tests.small_corpus import new_model, sentence_pairs, tokenizer
 pytestmark = pytest.mark.once
 
 
-def test_searches_and_constraints_are_the_calls_that_make_them():
+def test_reprs_of_searches_and_constraints_recreate_them():
     ngrams = kt.constraints.NoRepeatedNgrams(3)
     search = kt.BeamSearch(8, alpha=1.0, constraints=(ngrams,))
     assert "beam_size=4, alpha=0.6" in repr(kt.BeamSearch())
@@ -22,7 +22,7 @@ def test_searches_and_constraints_are_the_calls_that_make_them():
     assert len(repr(banned)) < 80
 
 
-def test_models_and_tasks(capsys):
+def test_reprs_of_models_and_tasks(capsys):
     model = new_model()
     count = f"{model.count_params():,} parameters"
     assert repr(model).startswith("<Transformer: 1 + 1 layers, d_model 16, d_ff 32, 2 heads, ")

@@ -32,7 +32,7 @@ def printed():
 
 
 @pytest.mark.slow
-def test_the_losses_are_the_same(printed):
+def test_losses_do_not_depend_on_the_number_of_devices(printed):
     header, *rows, worst = (line.split("\t") for line in printed)
     assert header == ["update", "1 device", "4 devices"]
     updates, one, four = zip(*(map(float, row) for row in rows))
@@ -43,7 +43,7 @@ def test_the_losses_are_the_same(printed):
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's limit")
-def test_pytorch_has_one_device(monkeypatch, capsys):
+def test_pytorch_refuses_several_devices(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--train-on", "4"])
     with pytest.raises(SystemExit) as exit:
         runpy.run_path(str(SCRIPT), run_name="__main__")

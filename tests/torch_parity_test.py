@@ -47,14 +47,14 @@ def test_self_attention_equals_pytorchs(use_bias):
 
 
 @USE_BIAS
-def test_causal_self_attention(use_bias):
+def test_causal_self_attention_equals_pytorchs(use_bias):
     ours, theirs = attention_pair(use_bias)
     expected, _ = theirs(*3 * [torch.tensor(TARGET)], attn_mask=causal(5))
     assert_close(ours(TARGET, attention_mask=~causal(5).numpy()[None]), expected)
 
 
 @USE_BIAS
-def test_cross_attention_with_padding(use_bias):
+def test_cross_attention_with_padding_equals_pytorchs(use_bias):
     ours, theirs = attention_pair(use_bias)
     source = torch.tensor(SOURCE)
     expected, _ = theirs(
@@ -145,7 +145,7 @@ def test_the_whole_model_equals_pytorchs(normalize_first, use_bias):
     ("normalize_first", "num_layers"),
     [pytest.param(False, 1, marks=pytest.mark.each_backend), (False, 2), (True, 2)],
 )
-def test_two_steps_of_training(normalize_first, num_layers):
+def test_two_training_steps_equal_pytorchs(normalize_first, num_layers):
     """Gradients reach every weight as PyTorch's do. (SGD: Adam would hide a wrong scale.)"""
     ours, theirs = model_pair(normalize_first, num_layers=num_layers)
     ours.compile(keras.optimizers.SGD(0.5), LabelSmoothedCrossentropy(0.1))

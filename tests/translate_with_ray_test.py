@@ -51,7 +51,7 @@ def workers_of(driver):
     return [process for process in busy if is_of_driver(process)]
 
 
-def test_the_lines_of_a_killed_worker_are_done_again(tmp_path):
+def test_lines_of_a_killed_worker_are_translated_again(tmp_path):
     sentences = [example.english for example in generate("test", 20 * BLOCKS)]
     sentences[5] = ""
     lines = tmp_path / "lines"
@@ -75,7 +75,7 @@ def test_the_lines_of_a_killed_worker_are_done_again(tmp_path):
     ("options", "word"),
     [(["--model", "nowhere"], "nowhere"), (["--model", "x", "--blocks", "0"], "--blocks")],
 )
-def test_what_is_wrong_is_said_in_one_line(options, word):
+def test_wrong_options_of_the_ray_script_take_one_line(options, word):
     done = subprocess.run(
         [sys.executable, SCRIPT, *options],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -23,7 +23,7 @@ RECIPE = Path(__file__).parent.parent / "recipes" / "translation"
 
 
 @pytest.mark.slow
-def test_a_row_of_the_table(tmp_path, monkeypatch):
+def test_variations_trains_a_row_and_prints_its_cells(tmp_path, monkeypatch):
     data = tmp_path / "data"
     data.mkdir()
     for split, size in {"train": 200, "val": 4, "test": 4}.items():
@@ -65,7 +65,7 @@ def test_every_row_can_be_scaled(name):
     assert sizes["num_layers"] == get_variant(name)["num_layers"]
 
 
-def test_a_scale_that_divides_no_heads():
+def test_a_scale_that_does_not_divide_the_heads_is_refused():
     with pytest.raises(ValueError, match="multiple of num_heads=32"):
         scaled(get_variant("heads_32"), 0.09375)
 
@@ -79,7 +79,9 @@ def test_a_scale_that_divides_no_heads():
         ("wmt14_en_fr_big", 300_000, 20, 32_000, 0.1),
     ],
 )
-def test_options_of_the_paper(monkeypatch, name, steps, average, vocabulary_size, dropout):
+def test_options_files_have_the_paper_values(
+    monkeypatch, name, steps, average, vocabulary_size, dropout
+):
     """Sections 5.1, 5.2, 5.4 and 6.1; a later option counts."""
     read = []
     monkeypatch.setattr(tyro, "cli", keep(read, tyro.cli))

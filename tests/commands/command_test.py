@@ -25,13 +25,13 @@ def test_each_command_selects_its_function_and_has_a_summary():
             assert function.__doc__.partition("\n")[0].endswith(".")
 
 
-def test_other_programs_find_all_names():
+def test_all_public_names_are_imported():
     assert {*kt.__all__} <= {*vars(kt)}
 
 
 @pytest.mark.parametrize(("model", "task"), [("multi30k_en_de", "translation"),
                                              ("craft_parser", "parsing")])  # fmt: skip
-def test_the_task_is_that_of_the_model_if_it_is_not_given(model, task):
+def test_the_task_defaults_to_the_task_of_the_model(model, task):
     for words in (["evaluate", "--model", model], ["export", f"--model={model}"]):
         assert select(words) == (COMMANDS[words[0]][task], 1)
 
@@ -78,7 +78,7 @@ def test_an_unknown_word_is_one_line_that_names_the_nearest(words, message, caps
     assert output.err.count("\n") == 1
 
 
-def test_help_lists_each_command_and_its_own_help_names_it(capsys):
+def test_help_lists_each_command(capsys):
     for words in ([], ["--help"]):
         with pytest.raises(SystemExit):
             main(words)
@@ -166,7 +166,7 @@ def test_the_command_lets_tensorflow_log_warnings_but_no_information(tmp_path):
         assert process.stderr == f"{expected}\n"
 
 
-def test_python_m_is_the_same_command_and_is_named_like_it():
+def test_python_m_runs_the_same_command():
     process = subprocess.run(
         [sys.executable, "-m", "keras_transformer", "parse", "--help"],
         capture_output=True,

@@ -16,7 +16,7 @@ def call(*arguments):
     main(["convert", *map(str, arguments)])
 
 
-def test_preset_with_a_card(tmp_path, capsys):
+def test_convert_writes_a_preset_with_a_card(tmp_path, capsys):
     source, preset = tmp_path / "opus", tmp_path / "presets" / "x"
     write_folder(source, **random_config(3))
     (source / "README.md").write_text("---\nlanguage: en\nlicense: cc-by-4.0\n---\n# A model\n")
@@ -38,7 +38,7 @@ def test_preset_with_a_card(tmp_path, capsys):
     assert " exists. Choose another" in capsys.readouterr().err
 
 
-def test_languages_are_options(tmp_path, capsys):
+def test_convert_takes_languages_as_options(tmp_path, capsys):
     make_folder(tmp_path / "m", 4)
     options = ("--source-language", "fr", "--target-language", "zu")
     call("m2m100", tmp_path / "m", tmp_path / "preset", *options)

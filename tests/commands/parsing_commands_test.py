@@ -69,7 +69,7 @@ def test_train_leaves_model_and_scores(trained):
     assert not any("UH" in tags for tags in tag_dictionary["tag_sets"])
 
 
-def test_evaluate_prints_evalb_s_figures(trained, tmp_path, monkeypatch, capsys):
+def test_evaluate_prints_the_figures_of_evalb(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     scores = tmp_path / "scores.json"
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
@@ -107,7 +107,7 @@ def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, 
 
 
 @pytest.mark.slow
-def test_consensus_of_the_beam(trained, tmp_path, monkeypatch, capsys):
+def test_evaluate_scores_the_consensus_of_the_beam(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     decision = ("--decision", "consensus")
     arguments = ("--model", run / "model", *SEARCH, *decision)
@@ -123,7 +123,7 @@ def test_consensus_of_the_beam(trained, tmp_path, monkeypatch, capsys):
     assert Tree.fromstring(parse["tree"]).leaves() == ["He", "sees", "."]
 
 
-def test_without_the_dictionary_any_word_has_any_tag(trained, tmp_path, monkeypatch):
+def test_without_the_tag_dictionary_any_word_may_have_any_tag(trained, tmp_path, monkeypatch):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
     trees = tmp_path / "trees.txt"
@@ -143,7 +143,7 @@ def test_evaluate_counts_repairs(trained, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("form", ["brackets", "pretty", "svg"])
-def test_parse_in_every_format(trained, monkeypatch, capsys, form):
+def test_parse_prints_every_format(trained, monkeypatch, capsys, form):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", form)
     call(monkeypatch, "parse", *arguments, stdin="The dog (a pug) runs.\n\nHe sees.\n")
@@ -161,7 +161,7 @@ def test_parse_in_every_format(trained, monkeypatch, capsys, form):
         assert float(last.get("y")) == float(first.get("height").removesuffix("px"))
 
 
-def test_pictures_of_control_characters(trained, monkeypatch, capsys):
+def test_svg_pictures_show_control_characters(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", "svg", "--tokenized")
     call(monkeypatch, "parse", *arguments, stdin="a\x1b[1mb \x00 <&> 🙂\n")
@@ -170,7 +170,7 @@ def test_pictures_of_control_characters(trained, monkeypatch, capsys):
     assert {"a\ufffd[1mb", "\ufffd", "<&>", "🙂"} <= set(texts)
 
 
-def test_visualize_compares_a_tree_with_the_gold_tree(trained, monkeypatch, capsys, tmp_path):
+def test_explain_compares_a_tree_with_the_gold_tree(trained, monkeypatch, capsys, tmp_path):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--output-dir", tmp_path)
     gold = "(S (NP (PRP He)) (VP (VBZ sees)) (. .))"
@@ -191,7 +191,7 @@ def test_visualize_compares_a_tree_with_the_gold_tree(trained, monkeypatch, caps
         assert words in capsys.readouterr().err
 
 
-def test_parse_takes_words(trained, monkeypatch, capsys):
+def test_parse_reads_words(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tokenized")
     call(monkeypatch, "parse", *arguments, stdin="He ca n't run.\tnow\nHe\x0b\x0csees\x0b\n")
@@ -200,7 +200,7 @@ def test_parse_takes_words(trained, monkeypatch, capsys):
     assert trees[1].leaves() == ["He", "sees"]
 
 
-def test_parse_takes_tags(trained, monkeypatch, capsys):
+def test_parse_reads_words_with_tags(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tagged")
     call(monkeypatch, "parse", *arguments, stdin="He/PRP sees/VBZ 1/2/NN\n\n")
@@ -212,7 +212,7 @@ def test_parse_takes_tags(trained, monkeypatch, capsys):
     assert "Received: 'He'" in capsys.readouterr().err
 
 
-def test_given_tags_are_those_of_the_gold_trees(trained, tmp_path, monkeypatch, capsys):
+def test_given_tags_come_from_the_gold_trees(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
     to = ("--output-json", tmp_path / "scores.json", "--limit", "4")
@@ -221,7 +221,7 @@ def test_given_tags_are_those_of_the_gold_trees(trained, tmp_path, monkeypatch, 
     assert scores["given_tags"] and scores["tagging_accuracy"] == 100 and scores["errors"] == 0
 
 
-def test_parse_to_json(trained, monkeypatch, capsys):
+def test_parse_prints_json(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", "json", "--num-results", "2")
     more = ("--batch-tokens", "64", "--dtype", "float32")
@@ -240,7 +240,7 @@ def test_parse_to_json(trained, monkeypatch, capsys):
         assert parse["spans"][0] == {"start": 0, "end": len(tree.leaves()), "label": tree.label()}
 
 
-def test_several_trees_in_brackets(trained, monkeypatch, capsys):
+def test_parse_prints_several_trees_per_sentence(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--num-results", "2")
     call(monkeypatch, "parse", *arguments, stdin="He sees.\n\nHe runs.\n")
@@ -270,13 +270,13 @@ def test_paragraphs_are_parsed_sentence_by_sentence(trained, monkeypatch, capsys
         (("--format", "svg", "--num-results", "0"), "needs --format brackets or --format json"),
     ],
 )
-def test_options_that_contradict_each_other(monkeypatch, capsys, arguments, expected):
+def test_contradicting_options_are_refused(monkeypatch, capsys, arguments, expected):
     with pytest.raises(SystemExit) as error:
         call(monkeypatch, "parse", "--model", "nowhere", *arguments)
     assert error.value.code == 2 and expected in capsys.readouterr().err
 
 
-def test_sentences_without_a_tree(trained, monkeypatch, capsys):
+def test_sentences_without_a_tree_are_empty_lines(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--max-source-length", "20")
     lines = ["He sees.", "", "He sees. " * 20, "\r", "He sees."]
@@ -288,7 +288,7 @@ def test_sentences_without_a_tree(trained, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_parse_answers_each_line_of_a_pipe_that_waits(trained):
+def test_parse_answers_each_line_of_a_pipe_at_once(trained):
     _, run = trained
     with conversation(
         "-m", "keras_transformer", "parse", "--model", run / "model", *SEARCH

@@ -136,7 +136,7 @@ def test_two_replicas_or_two_processes_train_and_write_one_run(trained, tmp_path
 
 
 @pytest.mark.slow
-def test_options_of_the_optimizer(trained, tmp_path, monkeypatch):
+def test_train_uses_the_options_of_the_optimizer(trained, tmp_path, monkeypatch):
     data, _ = trained
     run = tmp_path / "run"
     call(
@@ -226,7 +226,7 @@ def test_a_stopped_training_prints_the_command_that_resumes_it(stopped):
 
 
 @pytest.mark.slow  # tasks/train_test.py resumes from Python
-def test_stopped_and_killed_and_resumed(trained, stopped, tmp_path, monkeypatch):
+def test_a_stopped_and_killed_training_resumes_exactly(trained, stopped, tmp_path, monkeypatch):
     (_, whole), (stopped_run, arguments, *_) = trained, stopped
     run = tmp_path / "run"
     shutil.copytree(stopped_run, run)
@@ -254,13 +254,13 @@ def other_trainings():
 
 @pytest.mark.once
 @pytest.mark.parametrize("options, words", list(other_trainings()), ids=str)
-def test_another_training_in_the_same_folder(options, words, trained, monkeypatch, capsys):
+def test_a_folder_of_another_training_is_refused(options, words, trained, monkeypatch, capsys):
     data, run = trained
     assert_refused(monkeypatch, capsys, [*train_arguments(data, run), *options], words)
 
 
 @pytest.mark.once
-def test_a_model_without_its_checkpoints_is_not_replaced(trained, tmp_path, monkeypatch, capsys):
+def test_a_model_without_checkpoints_is_not_replaced(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     shutil.copytree(run / "model", tmp_path / "run" / "model")
     arguments = train_arguments(data, tmp_path / "run")
@@ -271,7 +271,9 @@ def test_a_model_without_its_checkpoints_is_not_replaced(trained, tmp_path, monk
 
 
 @pytest.mark.once
-def test_other_text_or_tokenizer(trained, tmp_path, monkeypatch, capsys):
+def test_a_resumed_training_needs_the_same_text_and_tokenizer(
+    trained, tmp_path, monkeypatch, capsys
+):
     data, run = trained
     arguments = train_arguments(tmp_path / "data", tmp_path / "run")
     shutil.copytree(data, tmp_path / "data")
@@ -348,7 +350,7 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
 
 
 @pytest.mark.once
-def test_evaluate_the_wrong_way_round_is_warned_of():
+def test_evaluate_warns_of_reversed_languages():
     direction = evaluate.in_direction
     translator = kt.Translator(new_model(), tokenizer(), {"source": "en", "target": "de"})
 
@@ -363,7 +365,7 @@ def test_evaluate_the_wrong_way_round_is_warned_of():
         assert languages("en", "fr") == ("en", "fr")
 
 
-def test_evaluate_needs_languages(trained, tmp_path, monkeypatch, capsys):
+def test_evaluate_requires_languages(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     translator = kt.Translator.from_preset(run / "model")
     translator.metadata = {}
@@ -387,9 +389,7 @@ def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
     assert together == [*alone, ""]
 
 
-def test_visualize_draws_the_attention_of_a_given_translation(
-    trained, monkeypatch, capsys, tmp_path
-):
+def test_explain_draws_the_attention_of_a_given_translation(trained, monkeypatch, capsys, tmp_path):
     _, run = trained
     folder = tmp_path / "pictures"
     arguments = ("A dog runs.", "--model", run / "model", "--output-dir", folder)
@@ -479,7 +479,7 @@ def test_sampled_translations_follow_their_seed(trained, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_two_files_and_both_directions(tmp_path, monkeypatch, capsys):
+def test_one_model_is_trained_in_both_directions(tmp_path, monkeypatch, capsys):
     """No file of val and test, one very long line, tags, and a vocabulary for each side."""
     data, run = tmp_path / "data", tmp_path / "run"
     data.mkdir()
@@ -538,7 +538,7 @@ def saved_model(trained, tmp_path_factory):
 
 
 @pytest.mark.each_backend_long
-def test_export_and_serve(trained, saved_model, monkeypatch, capsys):
+def test_an_exported_saved_model_translates_like_python(trained, saved_model, monkeypatch, capsys):
     sentence = "The man sees the dog."
     served = subprocess.run(
         [sys.executable, RECIPE / "translate_with_saved_model.py", saved_model, sentence],
@@ -563,7 +563,7 @@ def test_a_wrong_path_of_a_saved_model_is_one_line(monkeypatch, capsys, tmp_path
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="it can export")
-def test_export_names_the_backend_that_can(trained, tmp_path, monkeypatch, capsys):
+def test_export_names_the_required_backend(trained, tmp_path, monkeypatch, capsys):
     arguments = ("--model", trained[1] / "model", "--output", tmp_path / "saved_model")
     with pytest.raises(SystemExit):
         call(monkeypatch, "export translation", *arguments)
@@ -605,7 +605,7 @@ def test_bad_input_is_one_line_and_leaves_no_model(
 
 
 @pytest.mark.once
-def test_translating_invalid_utf8_is_one_line(trained, monkeypatch, capsys):
+def test_invalid_utf8_is_reported_in_one_line(trained, monkeypatch, capsys):
     _, run = trained
     with pytest.raises(SystemExit):
         call(monkeypatch, "translate", "--model", run / "model", stdin=b"good\n\xff\xfe\n")
@@ -628,7 +628,7 @@ def test_lines_before_invalid_utf8_are_translated(trained, monkeypatch, capsys):
     assert errors.splitlines()[1].startswith("error: standard input, line 4: cannot decode byte")
 
 
-def test_lines_that_are_cut_are_told(trained, monkeypatch, capsys):
+def test_lines_that_are_cut_are_reported(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("translate", "--model", run / "model", "--extra-length", "5")
     lines = ["A dog runs.", *["A dog runs." * 9] * 7, "A dog runs." * 99, "", "A dog."]
@@ -647,7 +647,7 @@ def test_lines_that_are_cut_are_told(trained, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_translate_answers_each_line_of_a_pipe_that_waits(trained):
+def test_translate_answers_each_line_of_a_pipe_at_once(trained):
     _, run = trained
     arguments = ("--model", run / "model", "--extra-length", "5")
     with conversation("-m", "keras_transformer", "translate", *arguments) as process:
@@ -666,7 +666,7 @@ def test_translate_answers_each_line_of_a_pipe_that_waits(trained):
 
 
 @pytest.mark.once
-def test_buffer_of_no_lines(trained, monkeypatch, capsys):
+def test_a_buffer_size_of_0_is_refused(trained, monkeypatch, capsys):
     _, run = trained
     with pytest.raises(SystemExit) as exit:
         call(monkeypatch, "translate", "--model", run / "model", "--buffer-size", "0")
@@ -674,7 +674,7 @@ def test_buffer_of_no_lines(trained, monkeypatch, capsys):
 
 
 @pytest.mark.once
-def test_model_folder_without_weights(trained, tmp_path, monkeypatch, capsys):
+def test_a_model_folder_without_a_model_is_refused(trained, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         call(monkeypatch, "translate", "--model", tmp_path)
     assert "config.json is missing" in capsys.readouterr().err

@@ -67,7 +67,7 @@ def test_line_breaks_and_blank_lines_are_kept(port):
     assert translation(port, []) == {"translatedText": []}
 
 
-def test_warnings_name_what_seems_wrong_with_each_translation():
+def test_warnings_describe_findings_in_each_translation():
     translator = copying_translator()  # whose vocabulary lacks digits
     translator.model = new_model()
     with running(translator) as port:
@@ -136,13 +136,13 @@ GOOD = {"q": "a dog", "source": "en", "target": "de"}
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 60 else "",
 )
-def test_bad_input_has_an_error_of_one_line(port, body, status, words):
+def test_bad_input_is_answered_with_one_line(port, body, status, words):
     found, answer, _ = post(port, "/translate", body)
     assert (found, list(answer)) == (status, ["error"])
     assert words in answer["error"] and "\n" not in answer["error"]
 
 
-def test_a_form_that_is_damaged_or_has_a_file_is_named(port):
+def test_damaged_forms_and_unexpected_files_are_refused(port):
     for body, kind in (
         ("x", "multipart/form-data"),
         ("--x\r\nContent", "multipart/form-data; boundary=x"),
@@ -159,7 +159,7 @@ def test_other_paths_and_methods_have_errors_in_the_same_form(port):
     assert post(port, "/health", {})[:2] == (405, {"error": "Method Not Allowed"})
 
 
-def test_requests_that_wait_are_translated_together_and_answered_each():
+def test_waiting_requests_are_translated_together():
     translator = copying_translator()
     search, sentences = translator.search, [source for source, _ in sentence_pairs(60)]
     requests = [sentences[:1], *(sentences[i : i + 1 + i % 5] for i in range(1, 16))]
@@ -175,7 +175,7 @@ def test_requests_that_wait_are_translated_together_and_answered_each():
     assert search.batches == [1, sum(map(len, requests[1:]))]
 
 
-def test_clients_that_were_answered_together_are_translated_together_again(monkeypatch):
+def test_clients_answered_together_are_translated_together_again(monkeypatch):
     monkeypatch.setattr(scheduler, "_WAIT_PART", 1_000)  # the search takes no time
     monkeypatch.setattr(scheduler, "_WAIT_SECONDS", 10)
     translator = copying_translator()
@@ -194,7 +194,7 @@ def test_clients_that_were_answered_together_are_translated_together_again(monke
     assert translator.search.batches == [4, 4, 4]
 
 
-def test_a_full_queue_answers_with_the_time_to_try_again():
+def test_a_full_queue_answers_with_a_retry_time():
     translator = copying_translator()
     options = ServerOptions(max_waiting=1)
     with running(translator, options) as port, ThreadPoolExecutor(2) as clients:
@@ -208,7 +208,7 @@ def test_a_full_queue_answers_with_the_time_to_try_again():
         assert translation(port, "a dog") == {"translatedText": "a dog"}
 
 
-def test_an_error_of_one_request_does_not_reach_those_translated_with_it():
+def test_an_error_of_one_request_does_not_affect_the_others():
     translator = copying_translator(max_source_length=50)
     with running(translator) as port, ThreadPoolExecutor(3) as clients:
         translator.search.gate.clear()
@@ -223,7 +223,7 @@ def test_an_error_of_one_request_does_not_reach_those_translated_with_it():
         assert answers == ["a dog", "a cat"]
 
 
-def test_a_defect_is_answered_and_the_server_goes_on(monkeypatch):
+def test_the_server_continues_after_an_internal_error(monkeypatch):
     translator = copying_translator()
     with running(translator) as port:
         with monkeypatch.context() as patch:
@@ -242,14 +242,14 @@ def wait_until(port, count):
     raise AssertionError("the requests did not arrive")
 
 
-def test_unknown_languages_have_the_nearest_codes():
+def test_errors_about_unknown_languages_name_the_nearest_codes():
     translator = copying_translator()
     directions = Directions(translator)
     directions.targets = {code: ["en"] for code in (*WORDS[6:], "deu", "dan", "nld")}
     assert "the nearest are deu, " in error_of(directions.translator, "dea", "en")
 
 
-def test_a_model_of_several_languages_is_translated_by_its_tags():
+def test_a_model_of_several_languages_uses_its_tags():
     tags = {"deu": "dog", "fra": "red"}  # tokens that the vocabulary has
     translator = copying_translator()
     translator.metadata = {"source": "eng", "language_tokens": {

@@ -42,7 +42,7 @@ def port():
         ("", ["en"], None),
     ],
 )
-def test_a_code_stands_for_a_language_if_it_names_exactly_one(code, codes, found):
+def test_a_code_must_match_exactly_one_language(code, codes, found):
     assert matching_language(code, codes) == found
 
 
@@ -56,13 +56,13 @@ def test_python_accepts_the_codes_that_the_server_accepts():
 
 
 @pytest.mark.parametrize("codes", [("EN", "de"), ("en-US", "de_DE"), ("eng", "DEU")])
-def test_requests_may_write_codes_in_other_ways(port, codes):
+def test_requests_may_spell_codes_differently(port, codes):
     source, target = codes
     assert translation(port, "the dog", source=source, target=target)["translatedText"] == "the dog"
 
 
 @pytest.mark.parametrize("text", ["", "OK", "Hotel", "Berlin", "!!!", "😀", "—", "2026", ["", ""]])
-def test_a_text_whose_language_is_doubtful_is_translated(port, text):
+def test_a_text_of_doubtful_language_is_translated(port, text):
     answer = translation(port, text, source="auto")
     assert isinstance(answer["translatedText"], type(text))
     detected = answer["detectedLanguage"]
@@ -80,7 +80,7 @@ def test_a_text_in_the_target_language_comes_back_with_a_warning(port):
     assert mixed["detectedLanguage"]["language"] == "en"
 
 
-def test_languages_that_cannot_be_sources_are_not_considered():
+def test_only_source_languages_are_detected():
     directions = Directions(copying_translator())
     directions.targets = {"en": ["de"], "fr": ["de"]}
     text = "Le chien dort dans la maison de ses parents."
@@ -119,7 +119,7 @@ def test_a_detector_knows_the_languages_of_nllb_by_their_own_codes():
     assert detector("123") == []
 
 
-def test_names_of_languages_are_different_and_old_codes_have_names():
+def test_language_names_are_unique_and_old_codes_have_names():
     names = language_names(NLLB)
     assert len({*names.values()}) == len(names)
     assert names["ajp_Arab"] == "Levantine Arabic" and names["zho_Hant"] == "Chinese (zho_Hant)"

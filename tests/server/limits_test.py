@@ -61,7 +61,7 @@ def test_an_option_out_of_its_range_is_named(options, words):
     assert words in error_of(ServerOptions(**options).validate)
 
 
-def test_pages_of_named_origins_alone_may_ask_from_a_browser():
+def test_only_pages_of_named_origins_may_send_requests():
     def asked(port, method):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         headers = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
@@ -77,7 +77,7 @@ def test_pages_of_named_origins_alone_may_ask_from_a_browser():
         assert asked(port, "GET") == (200, None)
 
 
-def test_parameters_may_stand_in_the_query_and_those_of_the_body_win():
+def test_parameters_of_the_body_override_those_of_the_query():
     with running(copying_translator()) as port:
         query = "/translate?q=a+cat&source=en&target=de"
         assert post(port, query, "", "text/plain")[1] == {"translatedText": "a cat"}
@@ -91,7 +91,7 @@ def test_a_form_may_have_many_fields():
     assert answer[:2] == (200, {"translatedText": ["a dog"] * 1_500})
 
 
-def test_a_body_that_does_not_come_has_a_time_limit():
+def test_reading_a_body_has_a_time_limit():
     with running(copying_translator(), ServerOptions(body_seconds=1)) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
             client.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
@@ -116,7 +116,7 @@ def test_a_short_request_comes_between_the_batches_of_a_long_one():
     assert len(search.batches) > 5 and search.batches.index(3) == 1
 
 
-def test_a_job_that_fails_does_so_alone():
+def test_a_failed_job_does_not_affect_others():
     translator = copying_translator()
     search = type(translator.search)
     call = search.__call__
@@ -191,7 +191,7 @@ def test_a_request_ends_when_its_client_goes_away():
         assert len(search.batches) <= 3 and 5 not in search.batches
 
 
-def test_what_is_short_does_not_wait_for_the_end_of_two_long_requests():
+def test_a_short_request_does_not_wait_for_two_long_ones():
     translator = copying_translator(batch_tokens=256)
     translator.model = new_model()
     search = translator.search
@@ -228,7 +228,7 @@ def test_warnings_of_a_long_request_do_not_keep_a_short_one_waiting(monkeypatch)
         assert long.result()["warnings"] == []
 
 
-def test_an_explanation_is_of_one_short_line():
+def test_an_explanation_requires_one_short_line():
     with running(copying_translator()) as port:
         for text in ("a dog\na cat", "a dog " * 100, ["a dog"]):
             status, answer, _ = post(port, "/explain", {**GOOD, "q": text})
@@ -236,7 +236,7 @@ def test_an_explanation_is_of_one_short_line():
 
 
 @pytest.mark.parametrize("text", ["`", "'\u0301日", "<", "[", "&", "\n", "7", "abc de ", "%", "{"])
-def test_a_page_of_any_characters_takes_no_longer_than_prose(text):
+def test_the_time_for_html_does_not_depend_on_its_characters(text):
     options = ServerOptions(max_sentences=100_000)
     with running(copying_translator(), options) as port, ThreadPoolExecutor(1) as clients:
         times = []

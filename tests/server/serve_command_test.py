@@ -27,7 +27,7 @@ def preset(tmp_path_factory):
 
 @pytest.mark.once
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
-def test_sigterm_finishes_what_has_begun_and_exits_with_0(preset):
+def test_sigterm_finishes_running_requests_and_exits_with_0(preset):
     command = [sys.executable, "-m", "keras_transformer", "serve", preset, "--port", "0"]
     with (
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
@@ -47,7 +47,7 @@ def test_sigterm_finishes_what_has_begun_and_exits_with_0(preset):
 
 @pytest.mark.once
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
-def test_sigterm_ends_in_time_although_a_client_has_not_finished_its_request(preset):
+def test_sigterm_does_not_wait_for_unfinished_requests(preset):
     command = [sys.executable, "-m", "keras_transformer", "serve", preset, "--port", "0"]
     with subprocess.Popen(
         [*command, "--shutdown-seconds", "2", "--max-waiting", "1"],
@@ -86,7 +86,7 @@ def test_a_port_in_use_and_a_wrong_address_are_one_line(tmp_path):
 
 
 @pytest.mark.once
-def test_the_address_says_who_can_reach_it():
+def test_the_printed_address_names_who_can_reach_the_server():
     assert "http://127.0.0.1:5000, for this machine only" in _address("127.0.0.1", 5000)
     assert "http://[::1]:5000, for this machine only" in _address("::1", 5000)
     assert "for everybody who can reach this machine" in _address("0.0.0.0", 5000)

@@ -92,14 +92,14 @@ def test_a_chosen_sentence_of_a_text_is_explained(page):
     assert page.get_log("browser") == []
 
 
-def test_an_error_is_shown(page):
+def test_the_page_shows_errors(page):
     page.execute_script("at('text').value = 'dog'.repeat(20)")
     at(page, "translate").click()
     wait(page, lambda: "more than 16 tokens" in at(page, "translation").text)
     assert not at(page, "inside").is_displayed()
 
 
-def test_light_and_dark_and_narrow(page):
+def test_the_page_adapts_to_dark_and_narrow_screens(page):
     def brightness(scheme):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})

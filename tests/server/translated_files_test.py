@@ -48,7 +48,7 @@ def downloaded(port, name, content, **fields):
         return response.read()
 
 
-def test_a_file_comes_back_translated_under_a_name_of_its_own(port):
+def test_a_translated_file_has_its_own_name(port):
     content = b"the dog\r\n\r\na cat\n"
     assert downloaded(port, "notes.txt", content) == content
     urls = {upload(port, "a.txt", content)[1]["translatedFileUrl"] for _ in range(3)}
@@ -56,7 +56,7 @@ def test_a_file_comes_back_translated_under_a_name_of_its_own(port):
 
 
 @pytest.mark.parametrize("letter", "犬🐶")
-def test_a_name_of_any_letters_may_be_long(port, letter):
+def test_long_names_in_any_script_are_accepted(port, letter):
     assert downloaded(port, f"{letter * 300}.txt", b"a dog") == b"a dog"
 
 
@@ -90,7 +90,7 @@ def test_a_bad_file_has_an_error_of_one_line_without_the_servers_folders(
     assert "\n" not in answer["error"] and "/tmp" not in answer["error"]
 
 
-def test_a_request_without_a_file_and_an_unknown_download_are_named(port):
+def test_a_missing_file_and_an_unknown_download_are_reported(port):
     status, answer, _ = post(port, "/translate_file", {"source": "en", "target": "de"})
     assert status == 400 and "`file` must be a file" in answer["error"]
     with pytest.raises(urllib.error.HTTPError) as error:

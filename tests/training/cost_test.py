@@ -3,7 +3,6 @@ import pytest
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import TRAINING_ONLY, get_variant, scaled
 from keras_transformer.training.cost import training_flops
-from tests.helpers import class_for
 
 pytestmark = pytest.mark.once
 
