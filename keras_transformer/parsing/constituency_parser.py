@@ -174,17 +174,6 @@ class ConstituencyParser(Task):
             return given
         return None if values is None else TagDictionary.from_dict(values)
 
-    def _parts(self):
-        outputs = "trees over the sentence's words" if self.constrained else "anything"
-        if self.decision == "consensus":
-            outputs = f"the consensus of {outputs}"
-        return {
-            **super()._parts(),
-            "trees": self.symbols,
-            "outputs": f"{outputs}, of at most {self.extra_length:,} symbols more than tokens",
-            "tags": self.tag_dictionary or "any",
-        }
-
     @classmethod
     def _preset_arguments(cls, preset: Preset) -> dict[str, Any]:
         arguments, values = super()._preset_arguments(preset), preset.tag_dictionary

@@ -15,7 +15,6 @@ from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.format import Preset
-from keras_transformer.presets.registry import listed
 from keras_transformer.presets.storage import load_preset, save_preset, validate_task
 from keras_transformer.progress import spinner
 from keras_transformer.validation import check_strings, positive_integer
@@ -56,7 +55,7 @@ class Task:
         batch_tokens: int,
         search: Search | str | None,
         **options: Any,
-    ):
+    ) -> None:
         changes = {x: options.pop(x) for x in self.preprocessor_options if x in options}
         self.preprocessor = as_preprocessor(preprocessor, **changes)
         self.preprocessor.validate_prefixes()
@@ -72,37 +71,13 @@ class Task:
         """The tokenizer of outputs, and of sources if they have no other."""
         return self.preprocessor.tokenizer
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         kind = " ".join([type(self).__name__, *self._languages()])
         return f"<{kind}: {self.model.count_params():,} parameters, {self.search}>"
 
-    def summary(self, print_fn: Callable[[str], Any] | None = None) -> None:
-        """Print what the task is made of: model, tokenizer, search, limits and metadata.
-
-        Args:
-            print_fn: function that takes each line. Defaults to `print`.
-        """
-        print_fn = print_fn or print
-        print_fn(" ".join([type(self).__name__, *self._languages()]))
-        for name, value in self._parts().items():
-            print_fn(f"  {name:<10} {value}")
-
-    def _languages(self):
+    def _languages(self) -> list[str]:
         languages = [self.metadata[side] for side in ("source", "target") if side in self.metadata]
         return ["-".join(map(str, languages))] if languages else []
-
-    def _parts(self):
-        """Return the lines of `summary` by name."""
-        limit = self.source_limit()
-        return {
-            "model": self.model,
-            "tokenizer": self.tokenizer,
-            "search": self.search,
-            "sources": "of any length" if limit is None else f"of at most {limit:,} tokens",
-            "outputs": f"of at most {self.extra_length:,} tokens more than the source",
-            "batches": f"of at most {self.batch_tokens:,} tokens",
-            "metadata": listed(self.metadata),
-        }
 
     @property
     def extra_length(self) -> int:

@@ -8,7 +8,7 @@ import math
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -89,7 +89,7 @@ class TranslationCheck:
 
     findings: tuple[Finding, ...] = ()
 
-    def __str__(self):
+    def __str__(self) -> str:
         return " ".join(finding.message for finding in self.findings)
 
 
@@ -124,56 +124,75 @@ def check_translations(
     translations = check_strings("translations", translations)
     check_one_per_source("translations", sources, translations)
     validate_selected(translator.preprocessor, translator.metadata)
-    checks = []
-    for window in in_windows(zip(sources, translations)):
-        checks += _check_window(translator, window, few_shapes, split)
-    return checks
+    windows = in_windows(zip(sources, translations))
+    return [
+        TranslationCheck(tuple(finding for finding in _findings(pair, translator) if finding))
+        for window in windows
+        for pair in _read_pairs(translator, window, split, few_shapes)
+    ]
 
 
-def _check_window(translator, pairs, few_shapes, split):
-    sources, translations = translator.texts_read(*zip(*pairs), split)
+class _Pair(NamedTuple):
+    """A source and its translation, and what the model makes of them."""
+
+    source: str
+    translation: str
+    source_read: str
+    source_ids: list[int]
+    target_ids: list[int]
+    source_sentences: list[str]
+    target_sentences: list[str]
+    attention: np.ndarray
+
+
+def _read_pairs(
+    translator: "Translator",
+    pairs: Sequence[tuple[str, str]],
+    split: str | None,
+    few_shapes: bool,
+) -> list[_Pair]:
+    """Encode pairs, split them into sentences, and compute the attention of short texts."""
+    given, made = zip(*pairs)
+    sources, translations = translator.texts_read(given, made, split)
     text, model = translator.preprocessor, translator.model
     source_ids = text.encode_sources(sources, translator.source_limit())
     target_ids = text.encode_targets(translations)
-    languages = [str(translator.metadata.get(side) or "en") for side in ("source", "target")]
-    parts = [
-        [split_sentences(x, language) for x in side]
-        for side, language in zip((sources, translations), languages)
-    ]
-    # Only the attention of some is of use: the others are not read.
+    source_sentences, target_sentences = (
+        [split_sentences(x, str(translator.metadata.get(side) or "en")) for x in texts]
+        for side, texts in (("source", sources), ("target", translations))
+    )
     most = model.config.max_length or math.inf
     read = [
-        ids if len(ids) <= most and len(x) <= _MOST_SENTENCES else []
-        for ids, x in zip(target_ids, parts[0])
+        ids if len(ids) <= most and len(sentences) <= _MOST_SENTENCES else []
+        for ids, sentences in zip(target_ids, source_sentences)
     ]
     layer = max(LAYER, -len(model.decoder.layers))
-    outputs = teacher_forced(
-        model, source_ids, read, translator.batch_tokens, layer=layer, few_shapes=few_shapes
+    outputs = teacher_forced(model, source_ids, read, translator.batch_tokens, layer, few_shapes)
+    attention = [output.attention for output in outputs]
+    values = sources, source_ids, target_ids, source_sentences, target_sentences, attention
+    return [_Pair(*pair, *rest) for pair, *rest in zip(pairs, *values)]
+
+
+def _findings(pair: _Pair, translator: "Translator") -> Iterator[Finding | None]:
+    text = translator.preprocessor
+    if not pair.source_ids and pair.source_read == pair.source:
+        return  # A source of nothing but placeholders has no ids either, but it has a text.
+    if not pair.translation.strip():
+        yield Finding("empty", "The translation is empty.")
+        return
+    num_tokens = len(pair.target_ids) - 1 - len(text.target_prefix)
+    yield _sentences(pair.source_sentences, pair.target_sentences)
+    yield _coverage(pair.source_sentences, pair.attention, text)
+    yield _length(len(pair.source_ids) - text.num_added, num_tokens)
+    yield _repetition(pair.source, pair.translation)
+    yield number_finding(pair.source, pair.translation)
+    yield placeholder_finding(
+        tags_and_texts(translator, pair.source), tags_and_texts(translator, pair.translation)
     )
-    checks = []
-    for index, (source, translation) in enumerate(pairs):
-        findings, lengths = [], (len(source_ids[index]), len(target_ids[index]))
-        # A source of nothing but placeholders has no ids.
-        has_text = source_ids[index] or sources[index] != source
-        if has_text and not translation.strip():
-            findings = [Finding("empty", "The translation is empty.")]
-        elif has_text:
-            findings = [
-                _sentences(parts[0][index], parts[1][index]),
-                _coverage(parts[0][index], outputs[index].attention, text),
-                _length(lengths[0] - text.num_added, lengths[1] - 1 - len(text.target_prefix)),
-                _repetition(source, translation),
-                number_finding(source, translation),
-                placeholder_finding(
-                    *(tags_and_texts(translator, x) for x in (source, translation))
-                ),
-                _characters(sources[index], text),
-            ]
-        checks.append(TranslationCheck(tuple(x for x in findings if x is not None)))
-    return checks
+    yield _characters(pair.source_read, text)
 
 
-def _sentences(parts, found):
+def _sentences(parts: Sequence[str], found: Sequence[str]) -> Finding | None:
     num_parts, num_found = _num_sentences(parts), _num_sentences(found)
     if num_found < num_parts:
         return Finding(
@@ -182,13 +201,15 @@ def _sentences(parts, found):
         )
 
 
-def _num_sentences(parts):
+def _num_sentences(parts: Sequence[str]) -> int:
     """Count the sentences; one that continues in lower case was split at an abbreviation."""
     starts = [_LETTER.search(part) for part in parts[1:]]
     return len(parts) - sum(1 for start in starts if start is None or start[0].islower())
 
 
-def _coverage(parts, attention, text):
+def _coverage(
+    parts: Sequence[str], attention: np.ndarray, text: TranslationPreprocessor
+) -> Finding | None:
     """Find the sentences of the source that the translation hardly attends to."""
     values = sentence_coverage(parts, attention, text)
     left_out = [
@@ -199,7 +220,7 @@ def _coverage(parts, attention, text):
 
 
 def sentence_coverage(
-    parts: list[str], attention: np.ndarray, text: TranslationPreprocessor
+    parts: Sequence[str], attention: np.ndarray, text: TranslationPreprocessor
 ) -> list[float]:
     """Return how much a translation attends to each sentence: the mean over its tokens.
 
@@ -221,17 +242,17 @@ def sentence_coverage(
     return values
 
 
-def _length(source, target):
+def _length(source: int, target: int) -> Finding | None:
     if source >= _SHORTEST and target < _LEAST_LENGTH * source:
         return Finding("length", f"The source has {source} tokens, and the translation {target}.")
 
 
-def _characters(source, text):
+def _characters(source: str, text: TranslationPreprocessor) -> Finding | None:
     if unknown := text.unknown_characters(source):
         return Finding("characters", f"The vocabulary lacks: {', '.join(unknown[:_MOST_LACKED])}.")
 
 
-def _repetition(source, translation):
+def _repetition(source: str, translation: str) -> Finding | None:
     length, words = num_repeated(translation)
     if length > _MOST_REPEATED and length > _MOST_REPEATED + num_repeated(source)[0]:
         return Finding("repetition", f"The translation repeats {words[:_SHOWN]!r}.")
@@ -276,7 +297,7 @@ def number_finding(source: str, translation: str) -> Finding | None:
         return Finding("numbers", f"{message}.")
 
 
-def _unmatched(numbers, others):
+def _unmatched(numbers: Sequence[str], others: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the numbers of each list that have no equal one in the other list."""
     waiting = defaultdict(list)  # a reading -> the places of the others that have it
     for place, other in enumerate(others):
@@ -296,7 +317,7 @@ def _unmatched(numbers, others):
     return missing, [x for place, x in enumerate(others) if place not in matched]
 
 
-def _readings(number):
+def _readings(number: str) -> list[str]:
     """Return all that a number can be, such as "1.5" and "1500" for "1.500".
 
     Languages write the decimal separator and the separator of thousands in different ways. One or
@@ -320,12 +341,12 @@ def _readings(number):
     return readings
 
 
-def _ascii(number):
+def _ascii(number: str) -> str:
     """Return a number with ASCII digits, and with ' for all separators that are only thousands'."""
     return "".join(str(unicodedata.decimal(x)) if x.isdecimal() else _SEPARATORS[x] for x in number)
 
 
-def _integer(digits):
+def _integer(digits: str) -> str:
     return re.sub(r"\D", "", digits).lstrip("0") or "0"
 
 

@@ -18,6 +18,7 @@ from keras_transformer.protection.pieces import joined
 from keras_transformer.protection.protected import Protected, protect
 from keras_transformer.protection.spans import MarkedText
 from keras_transformer.reserved_ids import UNKNOWN_ID
+from keras_transformer.tasks.task import validate_sentence
 from keras_transformer.translation.prepared_text import SENTENCE_END, PreparedText, SplitText
 from keras_transformer.validation import check_strings
 
@@ -355,22 +356,20 @@ def _level_of_caller() -> int:
 
 def read_pairs(
     translator: "Translator",
-    sources: Iterable[Any],
-    translations: Iterable[Any],
+    sources: Iterable[str],
+    translations: Iterable[str | None],
     split: str | None,
-) -> tuple[list[Any], list[Any]]:
+) -> tuple[list[str], list[Any]]:
     """Return the result of `Translator.texts_read`."""
-    pairs = []
+    read_sources, read_translations = [], []
     for source, translation in zip(sources, translations):
-        if isinstance(source, str):
-            read = _read_text(translator, source, split)
-            source = read.text
-            if isinstance(translation, str):
-                translation = _read_text(translator, translation, split, read).text
-        elif isinstance(translation, str):
-            translation = without_surrogates(translation)
-        pairs.append((source, translation))
-    return [source for source, _ in pairs], [translation for _, translation in pairs]
+        validate_sentence(source)
+        read = _read_text(translator, source, split)
+        read_sources.append(read.text)
+        if translation is not None:
+            translation = _read_text(translator, translation, split, read).text
+        read_translations.append(translation)
+    return read_sources, read_translations
 
 
 def _read_text(

@@ -1,15 +1,15 @@
 """Log-probabilities and alignments of given translations, from one pass over batches of pairs."""
 
 import contextlib
-import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.data.language_selection import validate_selected
 from keras_transformer.decoding.batched_search import (
     FEW_SIZES,
@@ -19,13 +19,12 @@ from keras_transformer.decoding.batched_search import (
 )
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.search_loop import SMALLEST_COVERAGE
-from keras_transformer.decoding.static_fields import validate_integers
 from keras_transformer.errors import UserError
 from keras_transformer.layers.multi_head_attention import recorded_attention
 from keras_transformer.models.losses import logit_of
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.progress import bar
-from keras_transformer.reserved_ids import PAD_ID, START_ID
+from keras_transformer.reserved_ids import START_ID
 from keras_transformer.validation import check_one_per_source, check_strings
 
 if TYPE_CHECKING:
@@ -67,7 +66,6 @@ def teacher_forced(
     targets: Sequence[Sequence[int]],
     batch_tokens: int,
     layer: int | tuple[int, ...] | None = None,
-    heads: tuple[int, ...] | None = None,
     few_shapes: bool = False,
 ) -> list[ForcedOutput]:
     """Compute the log-probability of each target token, given its source and the tokens before it.
@@ -82,7 +80,6 @@ def teacher_forced(
         batch_tokens: the largest number of slots on each side of a batch.
         layer: index of the decoder layer whose cross-attention is returned; -1 is the last. A tuple
             of them adds an axis of layers before the others. Defaults to none.
-        heads: indices of the heads whose weights are averaged. Defaults to all.
         few_shapes: whether batches are padded to `FEW_SIZES`.
 
     Returns:
@@ -105,7 +102,7 @@ def teacher_forced(
             ]
             width = max(ids.shape[1] for ids in batch)
             batch = [np.pad(ids, ((0, 0), (0, width - ids.shape[1]))) for ids in batch]
-            outputs = run_compiled(_forced_pass, model, *batch, layer=layer, heads=heads)
+            outputs = run_compiled(_forced_pass, model, *batch, layer=layer)
             log_probs, *weights = map(ops.convert_to_numpy, outputs)
             for place, row in enumerate(rows):
                 source, target = map(len, pairs[row])
@@ -116,19 +113,46 @@ def teacher_forced(
 
 
 def score_pairs(
-    translator: "Translator", sources: Iterable[Any], targets: Iterable[Any], split: str | None
+    translator: "Translator", sources: Iterable[str], targets: Iterable[str], split: str | None
 ) -> list[TranslationScore]:
     """Return the result of `Translator.score`."""
-    source_ids, target_ids = pair_ids(translator, sources, targets, split)
-    search = translator.search
+    text, longest = translator.preprocessor, translator.model.config.max_length
+    sources, targets = check_strings("sources", sources), check_strings("targets", targets)
+    check_one_per_source("targets", sources, targets)
+    validate_selected(text, translator.metadata)
+    sources, targets = translator.texts_read(sources, targets, split)
+    target_ids = text.encode_targets(targets)
+    for index, ids in enumerate(target_ids):
+        if longest is not None and len(ids) > longest:
+            raise UserError(
+                f"`targets[{index}]` must have at most {longest} tokens, the positions that the "
+                f"model learned. Received: {len(ids)} tokens"
+            )
+    return score_ids(
+        translator, text.encode_sources(sources, translator.source_limit()), target_ids
+    )
+
+
+def score_ids(
+    translator: "Translator",
+    source_ids: Sequence[Sequence[int]],
+    target_ids: Sequence[Sequence[int]],
+) -> list[TranslationScore]:
+    """Score outputs as the search of a translator scores them.
+
+    Args:
+        translator: a `Translator`.
+        source_ids: lists of ids, as the encoder reads them.
+        target_ids: lists of ids, one per source, as a search returns them.
+    """
+    search, prefix = translator.search, len(translator.preprocessor.target_prefix)
     layer = -1 if search.coverage_penalty else None
     outputs = teacher_forced(
         translator.model, source_ids, target_ids, translator.batch_tokens, layer
     )
-    prefix = len(translator.preprocessor.target_prefix)
     token_log_probs = [output.log_probs[prefix:].tolist() for output in outputs]
     totals = np.array([math.fsum(x) for x in token_log_probs], "float32")
-    lengths = np.array([len(ids) or 1 for ids in target_ids], "int32")
+    lengths = np.array([len(ids) for ids in target_ids], "int32")
     penalized = search.penalized(*map(ops.convert_to_tensor, (totals, lengths)))
     scores = np.array(ops.convert_to_numpy(penalized), "float32")
     for row, output in enumerate(outputs):
@@ -141,77 +165,10 @@ def score_pairs(
     return [TranslationScore(*pair) for pair in zip(scores.tolist(), map(tuple, token_log_probs))]
 
 
-def pair_ids(
-    translator: "Translator", sources: Iterable[Any], targets: Iterable[Any], split: str | None
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the ids of sources and of their translations, given as strings or as ids.
-
-    Args:
-        translator: a `Translator`.
-        sources: list of strings, or of ids with prefix and end token, which 0 may pad.
-        targets: likewise, one per source.
-        split: as for `Translator.score`.
-
-    Returns:
-        Two lists of lists of ids.
-
-    Raises:
-        UserError: if the numbers of sources and targets differ, an id is not in the vocabulary, a
-            target has no ids or does not begin with `target_prefix`, or one is longer than the
-            positions that the model learned.
-    """
-    text, model = translator.preprocessor, translator.model
-    prefix = text.target_prefix_ids
-    validate_selected(text, translator.metadata)
-    encode = functools.partial(text.encode_sources, max_length=translator.source_limit())
-    sources, targets = _rows("sources", sources), _rows("targets", targets)
-    check_one_per_source("targets", sources, targets)
-    sources, targets = translator.texts_read(sources, targets, split)
-    sources = _ids("sources", sources, encode, model.encoder.token_embedding.input_dim)
-    targets = _ids("targets", targets, text.encode_targets, model.config.vocabulary_size)
-    for index, (source, target) in enumerate(zip(sources, targets)):
-        name = f"`targets[{index}]`"
-        is_empty = source and len(target) <= len(prefix)
-        if is_empty or target[: len(prefix)] != prefix[: len(target)]:
-            raise UserError(
-                f"{name} must have a token, after those of `target_prefix`. Received: {target}"
-            )
-        longest, most = max(len(source), len(target)), model.config.max_length
-        if most is not None and longest > most:
-            raise UserError(
-                f"{name} and its source must have at most {most} tokens, the positions that the "
-                f"model learned. Received: {longest} tokens"
-            )
-    return sources, targets
-
-
-def _rows(name, rows):
-    if not isinstance(rows, Iterable) or isinstance(rows, str):
-        return check_strings(name, rows)
-    rows = list(rows)
-    is_text = any(isinstance(row, str) or not isinstance(row, Iterable) for row in rows)
-    return check_strings(name, rows) if is_text else rows
-
-
-def _ids(name, rows, encode, size):
-    if rows and isinstance(rows[0], str):
-        return encode(rows)
-    return [_checked_ids(f"{name}[{index}]", row, size) for index, row in enumerate(rows)]
-
-
-def _checked_ids(name, row, size):
-    ids = ops.convert_to_numpy(validate_integers(name, row)).ravel().tolist()
-    while ids and ids[-1] == PAD_ID:
-        ids.pop()
-    if wrong := [i for i in ids if not 0 < i < size]:
-        raise UserError(
-            f"`{name}` must be ids from 1 to {size - 1}, padded with 0 at the end only. "
-            f"Received: the id {wrong[0]}"
-        )
-    return ids
-
-
-def _forced_pass(model, source_ids, target_ids, layer, heads):
+def _forced_pass(
+    model: Transformer, source_ids: Tensor, target_ids: Tensor, layer: int | tuple[int, ...] | None
+) -> tuple[Tensor, ...]:
+    """Return the log-probabilities of the targets and, with a layer, its mean cross-attention."""
     start = ops.full((ops.shape(target_ids)[0], 1), START_ID, "int32")
     inputs = ops.concatenate([start, target_ids[:, :-1]], axis=1)
     is_recorded = layer is not None
@@ -224,7 +181,5 @@ def _forced_pass(model, source_ids, target_ids, layer, heads):
     # Tied layers are called several times.
     crosses = [record[block.cross_attention].pop(0) for block in model.decoder.layers]
     found = [crosses[index] for index in layers]
-    if heads is not None:
-        found = [ops.take(weights, np.array(heads, "int32"), axis=1) for weights in found]
     means = [ops.mean(ops.cast(weights, "float32"), axis=1) for weights in found]
     return log_probs, means[0] if isinstance(layer, int) else ops.stack(means, axis=1)

@@ -125,7 +125,7 @@ class Translator(Task):
         batch_tokens: int = 2048,
         search: Search | str | None = None,
         **options: Any,
-    ):
+    ) -> None:
         super().__init__(model, preprocessor, metadata, batch_tokens, search, **options)
 
     @property
@@ -365,16 +365,19 @@ class Translator(Task):
         return prepare_texts(self, texts, self._chosen_split(split), same_ends=same_ends)
 
     def texts_read(
-        self, sources: Iterable[Any], translations: Iterable[Any], split: str | None = _OF_PRESET
-    ) -> tuple[list[Any], list[Any]]:
+        self,
+        sources: Iterable[str],
+        translations: Iterable[str | None],
+        split: str | None = _OF_PRESET,
+    ) -> tuple[list[str], list[Any]]:
         """Return sources and translations as the model reads them, each as one sentence.
 
         The parts that are not translated are taken out, or symbols stand for them: see
         `protecting`. A part of a translation that its source lacks remains.
 
         Args:
-            sources: list of strings, or of lists of ids, which remain as they are.
-            translations: likewise, one per source.
+            sources: list of strings.
+            translations: list of strings, one per source, or None if it is not known.
             split: as in the call that translates the sources.
 
         Returns:
@@ -595,7 +598,6 @@ class Translator(Task):
     def export(
         self,
         path: str | Path,
-        num_results: int | None = None,
         format: str = "saved_model",
         **options: Any,
     ) -> None:
@@ -608,7 +610,6 @@ class Translator(Task):
 
         Args:
             path: the folder to write, completely or not at all.
-            num_results: for a SavedModel, the number of translations of its signature `n_best`.
             format: `"saved_model"`, for TensorFlow, with tokenizer and search inside;
                 `"ctranslate2"`, for CTranslate2; `"marian"`, for HuggingFace's class
                 `MarianMTModel`; or `"marian_npz"`, for Marian itself.
@@ -621,22 +622,11 @@ class Translator(Task):
         from keras_transformer.export.formats import export
 
         validate_selected(self.preprocessor, self.metadata)
-        if num_results is not None:
-            options["num_results"] = num_results
         if format == "saved_model":
             options["search_batch"] = self.search_batch
             options["source_limit"] = self.source_limit()
             options["batch_tokens"] = self.batch_tokens
         export(self.to_preset(), path, format, **options)
-
-    def _parts(self) -> dict[str, Any]:
-        parts, tokenizers = super()._parts(), {}
-        if self.source_tokenizer is not self.tokenizer:
-            tokenizers["source"] = self.source_tokenizer
-        text_side = self.preprocessor
-        prefixes = {"source": text_side.source_prefix, "target": text_side.target_prefix}
-        shown = {f"{side} begins": " ".join(tokens) for side, tokens in prefixes.items() if tokens}
-        return {**parts, **tokenizers, **shown}
 
     def source_ids(self, sentence: str) -> list[int]:
         """Return the ids of a sentence that the model reads.
@@ -683,8 +673,8 @@ class Translator(Task):
 
     def score(
         self,
-        sources: Iterable[str] | Iterable[Sequence[int]],
-        targets: Iterable[str] | Iterable[Sequence[int]],
+        sources: Iterable[str],
+        targets: Iterable[str],
         split: str | None = _OF_PRESET,
     ) -> list[TranslationScore]:
         """Score given translations, in one pass of the model over batches of pairs.
@@ -694,19 +684,18 @@ class Translator(Task):
         score.score, score.perplexity, score.token_log_probs
         ```
 
-        The score of the ids that a search returned is the score that it reported: its length
-        penalty and coverage penalty count, and the tokens of `target_prefix` count in the length
-        only. A text is encoded again, which can give other ids than the search's. Placeholders,
-        tags and other parts that the model does not read are taken out of both texts, or read as
-        symbols; only parts of a translation that its source lacks are scored. Constraints of the
-        search do not count, so a score differs where a `RepetitionPenalty` has lowered a
-        probability. The score of a `Sampling` is log P(y | x), whatever its temperature. A source
-        without tokens has the score 0 with an empty translation, and minus infinity with another.
+        A score is the score that the search reports for the same token ids: its length penalty and
+        coverage penalty count, and the tokens of `target_prefix` count in the length only. A text
+        can be encoded to other ids than those of the search. Placeholders, tags and other parts
+        that the model does not read are taken out of both texts, or read as symbols; only parts of
+        a translation that its source lacks are scored. Constraints of the search do not count, so
+        a score differs where a `RepetitionPenalty` has lowered a probability. The score of a
+        `Sampling` is log P(y | x), whatever its temperature. A source without tokens has the score
+        0 with an empty translation, and minus infinity with another.
 
         Args:
-            sources: list of strings, each read as one sentence; or of lists of ids, as the encoder
-                reads them. Rows of an array may be padded with 0.
-            targets: list of strings; or of lists of ids, as a search returns them.
+            sources: list of strings, each read as one sentence.
+            targets: list of strings, one per source.
             split: as in the call that translates the sources. It decides whether placeholders are
                 taken out: see the class.
 
@@ -714,9 +703,8 @@ class Translator(Task):
             A list of `kt.translation.TranslationScore`, one per pair.
 
         Raises:
-            UserError: if the numbers of sources and targets differ, an id is not in the vocabulary,
-                a list of ids is empty or lacks `target_prefix`, or a pair has more tokens than the
-                positions that the model learned.
+            UserError: if the numbers of sources and targets differ, one of them is not a string, or
+                a target has more tokens than the positions that the model learned.
         """
         return score_pairs(self, sources, targets, split)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -76,7 +76,9 @@ def _places(tokenizer: Tokenizer, token_ids: list[int], text: str) -> list[tuple
     return places
 
 
-def _links(source, target, attention):
+def _links(
+    source: Sequence[tuple[int, int]], target: Sequence[tuple[int, int]], attention: Any
+) -> list[Link]:
     """Return a link from each token of the target to the token of the source that fits best."""
     if not len(attention):
         return []

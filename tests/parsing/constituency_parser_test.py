@@ -446,12 +446,6 @@ def test_a_consensus_of_one_sample():
 
 
 @pytest.mark.once
-def test_the_summary_tells_of_a_consensus(capsys):
-    new_parser(decision="consensus").summary()
-    assert "the consensus of trees over the sentence's words" in capsys.readouterr().out
-
-
-@pytest.mark.once
 def test_scores_of_a_training():
     options = kt.parsing.ParsingOptions(beam_size=2, extra_length=EXTRA_LENGTH)
     quick = validation_parser(new_parser(), options)
