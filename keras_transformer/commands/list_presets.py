@@ -53,8 +53,7 @@ def print_table(rows: Sequence[Mapping[str, str]]) -> None:
 @dataclass(kw_only=True)
 class InfoOptions:
     name: tyro.conf.Positional[str]
-    """Preset: a folder, a name that `list` prints, hf://user/repository or
-    kaggle://user/model/keras/variation."""
+    """Preset: a folder, a name that `list` prints, or hf://user/repository."""
 
 
 def describe_preset(options: InfoOptions) -> None:

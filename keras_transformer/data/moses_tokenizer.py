@@ -36,6 +36,9 @@ class MosesTokenizer:
             pair.
     """
 
+    # As in `Tokenizer`.
+    preset_class, preset_file = "MosesTokenizer", "vocabulary.json"
+
     def __init__(
         self,
         tokens: Iterable[str],

@@ -127,6 +127,9 @@ class Tokenizer:
         UserError: if `proto` is not a SentencePiece model, or reserves other ids.
     """
 
+    # The class that a preset names, and the file that `save` and `from_file` write and read.
+    preset_class, preset_file = "TransformerTokenizer", "vocabulary.spm"
+
     def __init__(self, proto: bytes):
         import sentencepiece
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables/variables.*", "ass
 """The files of a SavedModel."""
 _CLASS_PREFIX = "keras_transformer>"  # of the registered names in a `config.json`
 
-HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
+HUGGING_FACE = "hf://"
 # Only the files of a preset are downloaded; a repository may contain more.
 _FILES = (
     *(CARD, CONFIG, METADATA, PREPROCESSOR, TAG_DICTIONARY, TASK, WEIGHTS),
@@ -31,7 +31,7 @@ _FILES = (
 )
 
 
-def _is_preset(folder):
+def _is_preset(folder: Path) -> bool:
     """Return whether a folder has the `config.json` of a model of this package."""
     try:
         config = read_json(folder / CONFIG)
@@ -49,7 +49,6 @@ PRESET = FolderKind(
 
 # A repository, with an optional revision.
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
-_KAGGLE_MODEL = re.compile(r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/\d+)?", re.IGNORECASE)
 
 
 def saved_models() -> Path:
@@ -66,8 +65,7 @@ def locate(preset: str | os.PathLike) -> Path:
 
     Args:
         preset: a folder, a name in the folder `saved_models` of a checkout,
-            `hf://user/repository` or `hf://user/repository@revision`, or
-            `kaggle://user/model/keras/variation`, with a version after it or without.
+            `hf://user/repository` or `hf://user/repository@revision`.
 
     Returns:
         The path of a folder.
@@ -79,8 +77,6 @@ def locate(preset: str | os.PathLike) -> Path:
     name = str(preset)
     if name.startswith(HUGGING_FACE):
         return download_repository(name, _FILES)
-    if name.startswith(KAGGLE):
-        return _from_kaggle(name)
     if Path(preset).is_dir():
         return Path(preset)
     if name == Path(name).name and (saved_models() / name).is_dir():
@@ -106,7 +102,7 @@ def task_of(preset: str | os.PathLike) -> str | None:
         return None
 
 
-def _known_names(name):
+def _known_names(name: str) -> str:
     """Return the end of an error: the names of the presets of a checkout."""
     if name != Path(name).name:
         return ""
@@ -151,7 +147,7 @@ def list_repository(name: str) -> list[str]:
     return _ask_hugging_face(name, lambda hub: hub.HfApi().list_repo_files)
 
 
-def _ask_hugging_face(name, function_of, **options):
+def _ask_hugging_face(name: str, function_of: Callable[[Any], Any], **options: Any) -> Any:
     """Call a function of `huggingface_hub`, which `function_of` takes from it, for a repository."""
     repository = name.removeprefix(HUGGING_FACE)
     if not _REPOSITORY.fullmatch(repository):
@@ -159,42 +155,19 @@ def _ask_hugging_face(name, function_of, **options):
             f"A repository of Hugging Face must be named hf://user/repository. Received: {name}"
         )
     repository, _, revision = repository.partition("@")
-    huggingface_hub = _client("huggingface_hub", name)
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise UserError(
+            f"Reading {name} needs the package `huggingface_hub`, which cannot be imported "
+            f"({error}). Install it: pip install huggingface_hub"
+        ) from error
     try:
         return function_of(huggingface_hub)(repository, revision=revision or None, **options)
     # It raises many kinds of errors, including those of its network library.
     except Exception as error:
-        raise _not_read(name, error) from error
-
-
-def _from_kaggle(name):
-    model = name.removeprefix(KAGGLE)
-    if not _KAGGLE_MODEL.fullmatch(model):
+        (reason, *_) = [*str(error).strip().splitlines(), ""]
         raise UserError(
-            f"A preset of Kaggle must be named kaggle://user/model/keras/variation. "
-            f"Received: {name}"
-        )
-    kagglehub = _client("kagglehub", name)
-    try:
-        path = kagglehub.model_download(model)
-    except Exception as error:
-        raise _not_read(name, error) from error
-    return Path(path)
-
-
-def _client(package, name):
-    try:
-        return __import__(package)
-    except ImportError as error:
-        raise UserError(
-            f"Reading {name} needs the package `{package}`, which cannot be imported ({error}). "
-            f"Install it: pip install {package}"
+            f"Cannot download {name}, which is not in the cache. Check the name and the network, "
+            f"or pass a local folder. ({type(error).__name__}: {reason})"
         ) from error
-
-
-def _not_read(name, error):
-    (reason, *_) = [*str(error).strip().splitlines(), ""]
-    return UserError(
-        f"Cannot download {name}, which is not in the cache. Check the name and the network, or "
-        f"pass a local folder. ({type(error).__name__}: {reason})"
-    )

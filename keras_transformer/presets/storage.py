@@ -14,19 +14,20 @@ A preset is in KerasHub's format, with its file names and its JSON: see `keras_t
 - `README.md`: the model card, if there is one
 """
 
-import importlib
 import math
 import os
 import re
 import shutil
 from collections import Counter
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
 
 from keras_transformer.annotations import DType
+from keras_transformer.data.moses_tokenizer import MosesTokenizer
 from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write_folder, read_json
 from keras_transformer.models.quantization import as_policy_map, with_default_policy
@@ -71,12 +72,8 @@ _BACKBONES = re.compile(r"\w*TransformerBackbone")
 _FOREIGN = "ForeignTransformerBackbone"
 # The classes of dtype policies that the JSON of a preset may name.
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
-# The name of a tokenizer's class in a preset -> its module, its Python name, and the file that its
-# methods `save` and `from_file` write and read. No other class is ever imported.
-_CLASSES = {
-    "TransformerTokenizer": ("data.tokenizer", "Tokenizer", "vocabulary.spm"),
-    "MosesTokenizer": ("data.moses_tokenizer", "MosesTokenizer", "vocabulary.json"),
-}
+# The tokenizers that a preset may have, by the names of their classes in it.
+_TOKENIZERS = {kind.preset_class: kind for kind in (Tokenizer, MosesTokenizer)}
 
 
 def save_preset(path: str | Path, preset: Preset, weights_dtype: str | None = None) -> None:
@@ -416,40 +413,33 @@ def _validate_shapes(path, model_class, arguments):
         ) from error
 
 
-def _write_tokenizer(folder, name, tokenizer):
+def _write_tokenizer(folder: Path, name: str, tokenizer: Any) -> dict[str, Any]:
     """Write one tokenizer of a preset.
 
     Args:
         folder: path of the preset folder.
         name: `TOKENIZER` or `SOURCE_TOKENIZER`.
-        tokenizer: a `Tokenizer`, or an object of another class in `_CLASSES`.
+        tokenizer: a `Tokenizer` or a `MosesTokenizer`.
 
     Returns:
         The contents of its JSON file.
 
     Raises:
-        UserError: if the class of the tokenizer is not in `_CLASSES`.
+        UserError: if it is a tokenizer of another class.
     """
-    class_name, file_name = _name_of(tokenizer)
-    values = serialized(class_name, {"config_file": f"{name}.json"})
+    if not isinstance(tokenizer, tuple(_TOKENIZERS.values())):
+        raise UserError(
+            "A preset's tokenizer must be of one of the classes "
+            f"{', '.join(kind.__name__ for kind in _TOKENIZERS.values())}. "
+            f"Received: {type(tokenizer).__name__}"
+        )
+    values = serialized(tokenizer.preset_class, {"config_file": f"{name}.json"})
     write_json(folder / f"{name}.json", values)
-    tokenizer.save(folder / "assets" / name / file_name)
+    tokenizer.save(folder / "assets" / name / tokenizer.preset_file)
     return values
 
 
-def _name_of(tokenizer):
-    bases = {f"{base.__module__}.{base.__name__}" for base in type(tokenizer).__mro__}
-    for class_name, (module, python_name, file_name) in _CLASSES.items():
-        if f"keras_transformer.{module}.{python_name}" in bases:
-            return class_name, file_name
-    raise UserError(
-        "A preset's tokenizer must be of one of the classes "
-        f"{', '.join(name for _, name, _ in _CLASSES.values())}. "
-        f"Received: {type(tokenizer).__name__}"
-    )
-
-
-def _read_tokenizer(path, name):
+def _read_tokenizer(path: Path, name: str) -> Tokenizer | MosesTokenizer:
     """Read one tokenizer of a preset.
 
     Args:
@@ -462,15 +452,13 @@ def _read_tokenizer(path, name):
     require_file(path, f"{name}.json")
     values = read_json(path / f"{name}.json")
     registered_name = values.get("registered_name") if isinstance(values, dict) else None
-    _, _, class_name = str(registered_name).rpartition("keras_transformer>")
-    if class_name not in _CLASSES:
-        known = ", ".join(f"'keras_transformer>{x}'" for x in _CLASSES)
+    kind = _TOKENIZERS.get(str(registered_name).removeprefix(f"{PACKAGE}>"))
+    if kind is None:
+        known = ", ".join(f"'{PACKAGE}>{x}'" for x in _TOKENIZERS)
         raise UserError(
             f"{path / name}.json must be of one of the classes {known}. "
             f"Received: {registered_name!r}"
         )
-    module, python_name, file_name = _CLASSES[class_name]
-    asset = str(PurePosixPath("assets", name, file_name))
+    asset = f"assets/{name}/{kind.preset_file}"
     require_file(path, asset)
-    tokenizer_class = getattr(importlib.import_module(f"keras_transformer.{module}"), python_name)
-    return tokenizer_class.from_file(path / asset)
+    return kind.from_file(path / asset)

@@ -96,8 +96,8 @@ class Task:
 
         Args:
             path: a preset folder such as `saved_models/multi30k_en_de`, its name in a checkout
-                (`"multi30k_en_de"`), or a repository: `"hf://user/repository"`,
-                `"kaggle://user/model/keras/variation"`; or a `Preset` that is in memory.
+                (`"multi30k_en_de"`), or a repository: `"hf://user/repository"`; or a `Preset` that
+                is in memory.
             dtype: dtype or dtype policy of the model. It must be None for a `Preset`.
             search: as for the class. Defaults to the preset's own.
             **options: further arguments of the class, including options of the search.

@@ -426,10 +426,9 @@ class Translator(Task):
         folder has other files. (`keras-transformer cache` lists and deletes conversions.)
 
         Args:
-            path: a preset folder, its name, `"hf://user/repository"`,
-                `"kaggle://user/model/keras/variation"`; or the folder or `hf://` repository of
-                another library's model; or a preset in memory, which the functions of `kt.convert`
-                return.
+            path: a preset folder, its name or `"hf://user/repository"`; or the folder or `hf://`
+                repository of another library's model; or a preset in memory, which the functions of
+                `kt.convert` return.
             dtype: dtype or dtype policy of the model. It must be None for a preset in memory.
             search: as for the class. Defaults to the preset's own.
             source_lang: the language to translate from, for a model with several.

@@ -49,7 +49,7 @@ def test_a_name_without_a_checkout(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["hf://", "hf://model", "hf://a/b/c", "hf://../../etc", "hf://user/model@", "kaggle://a/b"],
+    ["hf://", "hf://model", "hf://a/b/c", "hf://../../etc", "hf://user/model@"],
 )
 def test_names_that_are_none(name):
     assert f"Received: {name}" in message_of(name)
@@ -76,19 +76,6 @@ def test_a_repository_of_the_hub_is_downloaded_and_loaded(tmp_path, monkeypatch)
     assert asked == [("user/model", None), ("user/model", None), ("user/model", "v1.0")]
 
 
-def test_a_model_at_kaggle(tmp_path, monkeypatch):
-    kagglehub = pytest.importorskip("kagglehub")
-    asked = []
-
-    def model_download(handle):
-        asked.append(handle)
-        return str(tmp_path)
-
-    monkeypatch.setattr(kagglehub, "model_download", model_download)
-    assert locate("kaggle://user/model/keras/tiny/2") == tmp_path
-    assert asked == ["user/model/keras/tiny/2"]
-
-
 def test_what_a_hub_says_is_one_line(monkeypatch):
     huggingface_hub = pytest.importorskip("huggingface_hub")
 
@@ -102,9 +89,7 @@ def test_what_a_hub_says_is_one_line(monkeypatch):
 
 def test_a_hub_s_package_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    monkeypatch.setitem(sys.modules, "kagglehub", None)
     assert "pip install huggingface_hub" in message_of("hf://user/model")
-    assert "pip install kagglehub" in message_of("kaggle://user/model/keras/tiny")
 
 
 def test_without_a_network_an_uncached_repository_is_named(tmp_path, monkeypatch):
