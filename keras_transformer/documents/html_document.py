@@ -12,27 +12,17 @@ from urllib.parse import unquote
 
 from keras_transformer.documents import xml_events
 from keras_transformer.documents.document import TextDocument
-from keras_transformer.documents.html_events import FOREIGN, html_events
+from keras_transformer.documents.html_events import (
+    FOREIGN,
+    IMPLIED_ENDS,
+    elements_with,
+    html_events,
+)
 from keras_transformer.documents.markup import Event, Rules, add_units
 from keras_transformer.documents.text_part import TextPart
 from keras_transformer.documents.zipped import ZippedDocument
 from keras_transformer.errors import UserError
 
-# The elements that may be part of a unit, and those that are not translated. (Void elements and
-# those without tags are in `html_events`.)
-_INLINE = (
-    "a abbr acronym b bdi bdo big cite code data del dfn em font g i img input ins kbd label "
-    "mark math nobr output ph picture q rb rp rt rtc ruby s samp script small source span strike "
-    "strong style sub sup svg template time tt u var wbr x x-ph"
-).split()
-_KEPT = (
-    "code iframe kbd math noembed noframes plaintext pre samp script style svg template textarea "
-    "var xmp"
-).split()
-_ALONE = {
-    **dict.fromkeys(("img", "input"), "separator"),
-    **dict.fromkeys(("ph", "x", "x-ph"), "placeholder"),
-}
 # The attributes that the HTML standard and ARIA call translatable, and their elements.
 _ATTRIBUTES = {
     **{"alt": ("area", "img", "input"), "placeholder": ("input", "textarea"), "abbr": ("th",)},
@@ -43,34 +33,19 @@ _BUTTONS = ("submit", "button", "reset")
 _DESCRIPTIONS = re.compile(
     r"((og:|twitter:|dc\.)?(title|description)|(og|twitter):image:alt|application-name)", re.I
 )
-# Elements, the open elements that their start tags end, and those in which they do not.
-_SCOPES = "table template object button td th caption"
-_ENDS = {
-    name: (ended.split(), scopes.split())
-    for names, ended, scopes in (
-        (
-            "address article aside blockquote center details dialog dir div dl fieldset",
-            "p",
-            _SCOPES,
-        ),
-        ("figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr listing", "p", _SCOPES),
-        ("main menu nav ol p pre search section summary table ul xmp", "p", _SCOPES),
-        ("li", "li p", f"ul ol menu dir {_SCOPES}"),
-        ("dd dt", "dd dt p", f"dl {_SCOPES}"),
-        ("td th", "td th caption", "table template"),
-        ("tr", "tr caption colgroup", "table template"),
-        ("tbody thead tfoot", "tbody thead tfoot tr caption colgroup", "table template"),
-        ("option optgroup", "option", "select datalist"),
-        ("rt rp rb rtc", "rt rp rb", "ruby"),
-        *((name, name, _SCOPES) for name in ("a", "button", "nobr")),
-    )
-    for name in names.split()
-}
+_INLINE, _KEPT, _SEPARATORS = map(elements_with, ("inline", "kept", "separator"))
+_PLACEHOLDERS = elements_with("placeholder")
 _CELLS, _IN_TABLES = ("td", "th", "caption"), ("table", "tbody", "thead", "tfoot", "tr")
 
 
 def _is_inline(event: Event) -> bool:
     return event.name in _INLINE or event.namespace in FOREIGN.values()
+
+
+def _kind_alone(event: Event) -> str:
+    """Return the kind of the span of an element without an end tag."""
+    is_placeholder = event.name in _PLACEHOLDERS
+    return "placeholder" if is_placeholder else "separator" if event.name in _SEPARATORS else "mark"
 
 
 def _marked_by_author(event: Event) -> str | None:
@@ -116,7 +91,7 @@ def _escape_plain(value: str) -> str:
 _RULES = Rules(
     is_inline=_is_inline,
     reason=_reason,
-    alone=lambda event: _ALONE.get(event.name, "mark"),
+    alone=_kind_alone,
     attributes=_attributes,
     language="",
 )
@@ -193,7 +168,7 @@ class _Ends:
 
     def _read(self, index: int, event: Event) -> None:
         if event.kind != "end":
-            names, scopes = _ENDS.get(event.name, ((), ()))
+            names, scopes = IMPLIED_ENDS.get(event.name, ((), ()))
             limit = self._last(scopes)
             depths = [depth for depth in map(self._last, zip(names)) if depth > limit]
             self._close(min(depths, default=len(self._opened)), index)

@@ -9,16 +9,12 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from html.entities import html5
+from pathlib import Path
 
+from keras_transformer.data.languages import read_table
 from keras_transformer.documents.markup import Attribute, Event
 
 FOREIGN = {"svg": "http://www.w3.org/2000/svg", "math": "http://www.w3.org/1998/Math/MathML"}
-_VOID = (
-    "area base basefont bgsound br col embed frame hr img input keygen link meta param source "
-    "track wbr"
-).split()
-# Elements whose content has no tags. The last two may contain references.
-_RAW = "iframe noembed noframes plaintext script style xmp textarea title".split()
 # Each search begins where the one before ended, and one without an end is the last: so the time
 # is linear.
 _MARKUP = re.compile(r"<(?:(/?)([A-Za-z][^\t\n\f\r />]*)|[!?]|/(?=.))", re.DOTALL)
@@ -31,6 +27,20 @@ _ATTRIBUTE = re.compile(
 _REFERENCE = re.compile(r"&(?:#(?:[0-9]+|[xX][0-9a-fA-F]+);?|[A-Za-z][A-Za-z0-9]*;?)")
 _SCRIPT = re.compile(r"<!--(-?>)?|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
 _CAPITALS = {ord(x): x.lower() for x in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+
+_ROWS = read_table(Path(__file__).with_name("html_elements.tsv"))
+
+
+def elements_with(trait: str) -> frozenset[str]:
+    """Return the names of the elements with a trait: see `html_elements.tsv`."""
+    return frozenset(name for name, traits, *_ in _ROWS if trait in traits.split())
+
+
+_VOID, _ESCAPED = elements_with("void"), elements_with("escaped")
+_RAW = elements_with("raw") | _ESCAPED
+# By the name of a start tag: the open elements that it ends, and those in which it does not.
+IMPLIED_ENDS = {name: (ends.split(), scopes.split()) for name, _, ends, scopes in _ROWS if ends}
 
 
 def html_events(text: str) -> Iterator[Event]:
@@ -57,7 +67,7 @@ def html_events(text: str) -> Iterator[Event]:
                 foreign = 0
         elif name in _RAW:
             begin, place = place, _end_of_raw(text, place, name)
-            yield from _text_events(text, begin, place, name in _RAW[-2:])
+            yield from _text_events(text, begin, place, name in _ESCAPED)
     yield from _text_events(text, place, len(text))
 
 

@@ -101,13 +101,9 @@ def test_each_pair_has_one_reason(caplog):
         ({"max_ratio": 0.5}, "de", "`max_ratio` must be a number, 1 or larger"),
         ({"max_ratio": float("nan")}, "de", "`max_ratio` must be a number, 1 or larger"),
         ({"check_scripts": True}, "xx", "False for xx, whose script"),
-        (
-            {"drop_identical": True},
-            "de",
-            "remove all pairs of .*: 1 blank, 1 identical",
-        ),
+        ({"drop_identical": True}, "de", "remove all pairs of .*: 1 blank, 1 identical"),
     ],
-)
+)  # fmt: skip
 def test_filters_refuse_unknown_scripts_and_empty_results(options, language, expected):
     with pytest.raises(kt.UserError, match=expected):
         filter_pairs(text([("OK", "OK"), ("", "x")], "en", language), FilterOptions(**options))

@@ -371,18 +371,12 @@ CUT_OFF = {
         ({"train__en": "a\n", "train__de": ""}, r"/train\.de is empty"),
         ({"train__en": "", "train__de": ""}, r"/train\.en is empty"),
         ({"train__en": b"\xef\xbb\xbf", "train__de": "x\n"}, r"/train\.en is empty"),
-        (
-            {"train__en": "a\n" * 1200, "train__de": "x\n" * 3},
-            r"/train\.en with 1,200 lines and .*/train\.de with 3",
-        ),
-        (
-            {"train__en": "a\n" * 3, "train__de": "x\n" * 1200},
-            r"/train\.en with 3 lines and .*/train\.de with 1,200",
-        ),
-        (
-            {"train__en": "a\nb\nc\n", "train__de": b"x\n\xfcber\nz\n"},
-            r"/train\.de, line 2: cannot decode byte",
-        ),
+        ({"train__en": "a\n" * 1200, "train__de": "x\n" * 3},
+         r"/train\.en with 1,200 lines and .*/train\.de with 3"),
+        ({"train__en": "a\n" * 3, "train__de": "x\n" * 1200},
+         r"/train\.en with 3 lines and .*/train\.de with 1,200"),
+        ({"train__en": "a\nb\nc\n", "train__de": b"x\n\xfcber\nz\n"},
+         r"/train\.de, line 2: cannot decode byte"),
         *(case for x in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-16") for case in wide(x)),
         *(
             (
@@ -396,7 +390,7 @@ CUT_OFF = {
             for data in CUT_OFF.values()
         ),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_file_is_refused_by_path(tmp_path, files, expected):
     write(tmp_path, **files)
     assert re.search(expected, error_of("text", "train", data_dir=tmp_path))

@@ -20,23 +20,17 @@ pytestmark = pytest.mark.once
 PLAIN = [
     ("A <b>black dog</b> runs through the snow.", "A black dog runs through the snow.|<b>|</b>"),
     ("A man pays %s for {name}.", "A man pays for.|%s|{name}"),
-    (
-        'Two <i>men</i> <br/> sit on <a href="https://example.org/a?b=c&d">a bench</a>.',
-        'Two men sit on a bench.|<i>|</i>|<br/>|<a href="https://example.org/a?b=c&d">|</a>',
-    ),
+    ('Two <i>men</i> <br/> sit on <a href="https://example.org/a?b=c&d">a bench</a>.',
+     'Two men sit on a bench.|<i>|</i>|<br/>|<a href="https://example.org/a?b=c&d">|</a>'),
     ("A girl eats %1$d apples and ${count} pears.", "A girl eats apples and pears.|%1$d|${count}"),
     ("See https://example.org/x_y(z). A dog runs.", "See. A dog runs.|https://example.org/x_y(z)"),
     ("Write to someone@example.org; a man waits.", "Write to; a man waits.|someone@example.org"),
-    (
-        'A {{ animal }} runs <ph id="1"/>through the snow.',
-        'A runs through the snow.|{{ animal }}|<ph id="1"/>',
-    ),
+    ('A {{ animal }} runs <ph id="1"/>through the snow.',
+     'A runs through the snow.|{{ animal }}|<ph id="1"/>'),
     ("<p><b>A <i>red</i> car</b></p>", "A red car|<p>|<b>|<i>|</i>|</b>|</p>"),
     ("A dog\trun\ts 100% fast, {0} of {1}.", "A dog\trun\ts 100% fast, of.|{0}|{1}"),
-    (
-        "{count, plural, one {# dog} other {# dogs}} run.",
-        "run.|{count, plural, one {# dog} other {# dogs}}",
-    ),
+    ("{count, plural, one {# dog} other {# dogs}} run.",
+     "run.|{count, plural, one {# dog} other {# dogs}}"),
     # Per cent
     ("100 % sure, 5% of it, 100%.", "100 % sure, 5% of it, 100%."),
     ("50%-ige Chance", "50%-ige Chance"),
@@ -125,7 +119,7 @@ PLAIN = [
     ("a  b", "a  b"),
     ("C:\\new #5 e.g. user's", "C:\\new #5 e.g. user's"),
     ("{ $ & } {", "{ $ & } {"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), PLAIN)
