@@ -95,6 +95,7 @@ class LineNotes:
             print(f"{remark}: {lines} ({numbers}{more})", file=sys.stderr)
 
 
+@ended_by_pipe()
 def run(
     main: Callable[[Any], object],
     options_class: type,
@@ -145,11 +146,8 @@ def run(
         if getattr(options, "compilation_cache", None):
             keep_compiled_programs(options.compilation_cache)
         quiet = getattr(options, "quiet", False)
-        with (
-            _printed_log(names, issubclass(options_class, StreamOptions), quiet),
-            _printed_warnings(names),
-            ended_by_pipe(),
-        ):
+        answers = issubclass(options_class, StreamOptions)
+        with _printed_log(names, answers, quiet), _printed_warnings(names):
             main(options)
     except (UserError, OSError) as error:
         if not isinstance(error, UserError) and error.errno not in _OF_PATHS:

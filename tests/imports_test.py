@@ -229,7 +229,8 @@ MAY_IMPORT = {
     # The parser's SavedModel is made of the pieces of the translator's.
     "parsing": {"tasks", "presets", "models", "decoding", "layers", "export", *LEAVES},
     "convert": {
-        *("compilation_cache", "layers", "models", "decoding", "presets", "version", *LEAVES),
+        *("compilation_cache", "layers", "models", "decoding", "presets", "weights", "version"),
+        *LEAVES,
     },
     # Who writes another library's format asks those who read it where its weights are.
     "export": {

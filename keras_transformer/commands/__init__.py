@@ -22,7 +22,7 @@ from keras_transformer.commands import (
     train,
     translate,
 )
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, ended_by_pipe
 from keras_transformer.presets.location import task_of
 from keras_transformer.version import __version__
 
@@ -48,6 +48,7 @@ COMMANDS: dict[str, Any] = {
 }
 
 
+@ended_by_pipe()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command `keras-transformer`.
 
