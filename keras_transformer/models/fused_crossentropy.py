@@ -6,6 +6,9 @@ its gradient. The logits of a part of the tokens stay in the processor's cache u
 done.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -48,7 +51,7 @@ def fused_crossentropy(
     largest = ops.max(ops.abs(weights))
     relative = weights / ops.where(largest > 0, largest, 1.0)
 
-    def of_rows(sequence, y_true, weights):
+    def of_rows(sequence: Tensor, y_true: Tensor, weights: Tensor) -> tuple[Any, Tensor]:
         return _score_and_derive(sequence, y_true, weights, table, label_smoothing)
 
     (*scores, sequence_gradient), table_gradient = _on_each_device(
@@ -70,14 +73,16 @@ def score_tokens(
     """Compute the values of `fused_crossentropy` without gradients."""
     table = ops.cast(embeddings, sequence.dtype)
 
-    def of_rows(sequence, y_true):
+    def of_rows(sequence: Tensor, y_true: Tensor) -> tuple[Any, Tensor]:
         return _score(sequence, y_true, table, label_smoothing)
 
     scores, _ = _on_each_device(of_rows, sequence, y_true)
     return TokenScores(*scores)
 
 
-def _on_each_device(function, *arrays):
+def _on_each_device(
+    function: Callable[..., tuple[Any, Tensor]], *arrays: Tensor
+) -> tuple[Any, Tensor]:
     """Call a function of the rows of a batch on each device separately.
 
     It returns values per token, and a sum over all tokens, which is then added over the devices.
@@ -92,7 +97,7 @@ def _on_each_device(function, *arrays):
     return values, ops.sum(total, axis=0)
 
 
-def _num_devices(batch_size):
+def _num_devices(batch_size: int | None) -> int:
     """Return how many devices of a `keras.distribution` that share a batch in one program."""
     distribution = keras.distribution.distribution()
     if distribution is None or batch_size is None:
@@ -102,17 +107,19 @@ def _num_devices(batch_size):
     return 1 if batch_size % num_devices else num_devices
 
 
-def _score_and_derive(sequence, y_true, weights, table, label_smoothing):
+def _score_and_derive(
+    sequence: Tensor, y_true: Tensor, weights: Tensor, table: Tensor, label_smoothing: float
+) -> tuple[Any, Tensor]:
     """Return scores of some rows, the gradient of their sequence, and the gradient of the table."""
     table_transposed, table_mean = ops.transpose(table), _mean_embedding(table)
     split = [_split(x) for x in (sequence, y_true, weights)]
     token_ids = ops.arange(table.shape[0], dtype="int32")
     share = label_smoothing / table.shape[0]
 
-    def of_part(part):
+    def of_part(part: Tensor) -> tuple[Any, Any]:
         x, y, w = (ops.take(parts, part, axis=0) for parts in split)
         logits = ops.cast(ops.matmul(x, table_transposed), "float32")
-        values, exponentials, total = _scores_of(logits, x, y, table_mean, label_smoothing)
+        values, exponentials, total = _token_scores(logits, x, y, table_mean, label_smoothing)
         is_true = token_ids == y[:, None]
         targets = ops.where(
             is_true, (w * (1 - label_smoothing + share))[:, None], w[:, None] * share
@@ -130,27 +137,31 @@ def _score_and_derive(sequence, y_true, weights, table, label_smoothing):
     return tuple(map(_join, values, shapes)), table_gradient
 
 
-def _score(sequence, y_true, table, label_smoothing):
+def _score(
+    sequence: Tensor, y_true: Tensor, table: Tensor, label_smoothing: float
+) -> tuple[Any, Tensor]:
     """Return the scores of some rows, and zero."""
     table_transposed, table_mean = ops.transpose(table), _mean_embedding(table)
     rows, tokens = _split(sequence), _split(y_true)
 
-    def of_part(part):
+    def of_part(part: Tensor) -> tuple[Any, Any]:
         x, y = (ops.take(parts, part, axis=0) for parts in (rows, tokens))
         logits = ops.cast(ops.matmul(x, table_transposed), "float32")
-        values, *_ = _scores_of(logits, x, y, table_mean, label_smoothing)
+        values, *_ = _token_scores(logits, x, y, table_mean, label_smoothing)
         return values, 0.0
 
     values, zero = _add_parts(of_part, _zero_scores(tokens), ops.zeros(()))
     return tuple(_join(x, ops.shape(y_true)) for x in values), zero
 
 
-def _mean_embedding(table):
+def _mean_embedding(table: Tensor) -> Tensor:
     """Return the mean of the rows of E in float32. Its product with x is the mean of `x E^T`."""
     return ops.mean(ops.cast(table, "float32"), axis=0)
 
 
-def _scores_of(logits, x, y_true, table_mean, label_smoothing):
+def _token_scores(
+    logits: Tensor, x: Tensor, y_true: Tensor, table_mean: Tensor, label_smoothing: float
+) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
     """Return the values of `TokenScores` for some tokens, and the two parts of their softmax."""
     maximum = ops.max(logits, axis=-1)
     exponentials = ops.exp(logits - maximum[:, None])
@@ -162,16 +173,18 @@ def _scores_of(logits, x, y_true, table_mean, label_smoothing):
     return values, exponentials, total
 
 
-def _zero_scores(tokens):
+def _zero_scores(tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return zeros for the values of `TokenScores`."""
     zeros = ops.zeros_like(tokens, dtype="float32")
     return zeros, zeros, zeros
 
 
-def _add_parts(function, values, total):
+def _add_parts(
+    function: Callable[[Tensor], tuple[Any, Any]], values: Any, total: Tensor
+) -> tuple[Any, Tensor]:
     """Call `function(part)`, which returns values and a summand of the total, for each part."""
 
-    def step(part, values, total):
+    def step(part: Tensor, values: Any, total: Tensor) -> tuple[Tensor, Any, Tensor]:
         new_values, addend = function(part)
         values = tuple(_write(old, part, new) for old, new in zip(values, new_values))
         return part + 1, values, total + addend
@@ -183,7 +196,7 @@ def _add_parts(function, values, total):
     return values, total
 
 
-def _split(x):
+def _split(x: Tensor) -> Tensor:
     """Split `(rows, target, ...)` into `(parts, tokens per part, ...)`, padded with zeros."""
     x = ops.reshape(x, (-1, *x.shape[2:]))
     size = ops.shape(x)[0]
@@ -192,13 +205,13 @@ def _split(x):
     return ops.reshape(x, (_NUM_PARTS, -1, *x.shape[1:]))
 
 
-def _join(parts, shape):
+def _join(parts: Tensor, shape: Any) -> Tensor:
     """Join the parts of `_split`, without the padding."""
     x = ops.reshape(parts, (-1, *parts.shape[2:]))
     return ops.reshape(x[: shape[0] * shape[1]], shape)
 
 
-def _write(parts, part, values):
+def _write(parts: Tensor, part: Tensor, values: Tensor) -> Tensor:
     """Return `parts` with one of them replaced. (Slices of unknown size compile one by one.)"""
     is_part = ops.reshape(
         ops.arange(_NUM_PARTS, dtype="int32") == part, (-1, *[1] * (len(parts.shape) - 1))
@@ -206,6 +219,6 @@ def _write(parts, part, values):
     return ops.where(is_part, values[None], parts)
 
 
-def _zero_with_gradient(x, constant, gradient):
+def _zero_with_gradient(x: Tensor, constant: Tensor, gradient: Tensor) -> Tensor:
     """Return 0 with the given gradient with respect to x; `constant` is x without a gradient."""
     return ops.sum(ops.cast(x - constant, "float32") * gradient)

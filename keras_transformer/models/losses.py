@@ -205,7 +205,7 @@ def align_weights(sample_weight: Tensor, y_true: Tensor) -> Tensor:
     return weights
 
 
-def _mean_of_all_replicas(loss, weights):
+def _mean_of_all_replicas(loss: Tensor, weights: Tensor) -> Tensor:
     """Convert a replica's weighted mean, as Keras scales it, to its share of the mean over all.
 
     Keras divides a replica's mean by the number R of replicas, and adds the replicas' gradients. So

@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import h5py
+import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
@@ -57,7 +59,7 @@ def enable_lora(
 def save_lora_weights(model: Any, filepath: str | os.PathLike) -> None:
     """Implement `Transformer.save_lora_weights`."""
     layers = _adapted_layers(model)
-    _check_ending(filepath)
+    _validate_ending(filepath)
     if not layers:
         raise UserError("The model does not have LoRA. Call `enable_lora(rank)` first.")
     with atomic_write(filepath) as new:
@@ -71,7 +73,7 @@ def save_lora_weights(model: Any, filepath: str | os.PathLike) -> None:
 
 def load_lora_weights(model: Any, filepath: str | os.PathLike) -> None:
     """Implement `Transformer.load_lora_weights`."""
-    _check_ending(filepath)
+    _validate_ending(filepath)
     rank, matrices = _read(filepath)
     names = {PurePosixPath(path).parent.name for path in matrices}
     layers = [layer for layer in model.dense_layers() if layer.name in names]
@@ -91,11 +93,11 @@ def load_lora_weights(model: Any, filepath: str | os.PathLike) -> None:
             getattr(layer, name).assign(matrices[f"{layer.path}/{name}"])
 
 
-def _adapted_layers(model):
+def _adapted_layers(model: Any) -> list[keras.layers.Dense]:
     return [layer for layer in model.dense_layers() if layer.lora_enabled]
 
 
-def _load_own_variables(layer, store):
+def _load_own_variables(layer: Any, store: Any) -> None:
     """Load W, and keep A.
 
     Keras sets both A and B to zeros, so that neither of them has a gradient.
@@ -105,12 +107,12 @@ def _load_own_variables(layer, store):
     layer.lora_kernel_a.assign(matrix)
 
 
-def _check_ending(filepath):
+def _validate_ending(filepath: str | os.PathLike) -> None:
     if not str(filepath).endswith(_ENDING):
         raise UserError(f"`filepath` must end with {_ENDING}. Received: filepath={filepath}")
 
 
-def _read(filepath):
+def _read(filepath: str | os.PathLike) -> tuple[int, dict[str, np.ndarray]]:
     """Return the rank, and the matrices by path."""
     matrices = {}
 
@@ -127,7 +129,7 @@ def _read(filepath):
         raise UserError(f"{filepath} is not a file of LoRA weights, or it is damaged.") from error
 
 
-def _shapes(layers, rank):
+def _shapes(layers: Sequence[keras.layers.Dense], rank: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the layers' matrices, by path."""
     shapes = {}
     for layer in layers:

@@ -106,12 +106,12 @@ def quiet_quantization() -> Iterator[None]:
         yield
 
 
-def _is_default(config):
+def _is_default(config: Any) -> bool:
     # Keras passes the default for None. Its own comparison would import TensorFlow.
     return config is None or _parts(config) == _parts(keras.quantizers.Int8QuantizationConfig())
 
 
-def _parts(config):
+def _parts(config: Any) -> list[Any]:
     quantizers = config.weight_quantizer, config.activation_quantizer
     return [type(config), *((type(x), x and x.get_config()) for x in quantizers)]
 

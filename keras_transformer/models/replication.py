@@ -48,7 +48,7 @@ def summed_over_replicas() -> Iterator[None]:
         return
     import tensorflow as tf
 
-    def create(next_creator, **options):
+    def create(next_creator: Callable[..., Any], **options: Any) -> Any:
         options["synchronization"] = tf.VariableSynchronization.ON_READ
         options["aggregation"] = tf.VariableAggregation.SUM
         return next_creator(**options)
@@ -78,7 +78,7 @@ def call_if(
         context.merge_call(_call_together_if, args=(condition, function))
 
 
-def _meets_in_branches():
+def _meets_in_branches() -> bool:
     """Return whether replicas may communicate in a branch: those that XLA compiles for GPUs may."""
     import tensorflow as tf
 
@@ -86,21 +86,23 @@ def _meets_in_branches():
     return tf.__internal__.distribute.strategy_supports_no_merge_call()
 
 
-def _call_together_if(strategy, conditions, functions):
+def _call_together_if(strategy: Any, conditions: Any, functions: Any) -> None:
     """Branch outside of the replicas: TensorFlow lets them communicate only there."""
     condition = strategy.experimental_local_results(conditions)[0]
 
-    def call():
+    def call() -> None:
         strategy.extended.call_for_each_replica(lambda function: function(), args=(functions,))
 
     ops.cond(condition, call, lambda: None)
 
 
-def _call_if_on_jax(condition, function, variables):
+def _call_if_on_jax(
+    condition: Tensor, function: Callable[[], None], variables: Sequence[keras.Variable]
+) -> None:
     # Assigned values must be results of the branch.
     before = [variable.value for variable in variables]
 
-    def assigned():
+    def assigned() -> list[Tensor]:
         with keras.StatelessScope(list(zip(variables, before))) as scope:
             function()
         return [scope.get_current_value(variable) for variable in variables]

@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import re
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -113,7 +114,7 @@ class FusedTrainingStep(keras.Model):
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """Train the model, as `keras.Model.fit`; `class_weight` maps token ids to weights."""
         arguments = self._keep_class_weight(super().fit, args, kwargs)
-        self._check_arrays(arguments.get("x"), arguments.get("y"))
+        self._validate_arrays(arguments.get("x"), arguments.get("y"))
         with _errors_of_targets():
             return super().fit(**arguments)
 
@@ -121,14 +122,14 @@ class FusedTrainingStep(keras.Model):
         self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
     ) -> float | list[float] | dict[str, float]:
         """Return loss and metrics, as `keras.Model.evaluate`."""
-        self._check_arrays(x, y)
+        self._validate_arrays(x, y)
         with _errors_of_targets():
             return super().evaluate(x, y, *args, **kwargs)
 
     def train_on_batch(self, *args: Any, **kwargs: Any) -> float | list[float] | dict[str, float]:
         """Train on one batch, as `keras.Model.train_on_batch`, with `class_weight` as in `fit`."""
         arguments = self._keep_class_weight(super().train_on_batch, args, kwargs)
-        self._check_arrays(arguments.get("x"), arguments.get("y"))
+        self._validate_arrays(arguments.get("x"), arguments.get("y"))
         with _errors_of_targets():
             return super().train_on_batch(**arguments)
 
@@ -193,17 +194,17 @@ class FusedTrainingStep(keras.Model):
             y_pred = self.with_mask([y_pred, x["decoder_token_ids"]])
         return super().compute_metrics(x, y, y_pred, _expand_row_weights(sample_weight, y))
 
-    def _is_fused(self, inputs):
+    def _is_fused(self, inputs: Any) -> bool:
         if self._fused is False or self._obstacle or not isinstance(inputs, dict):
             return False
         if self._embedding_is_quantized():
             _require_fused_steps(self._fused is not True, _QUANTIZED)
         return not self._embedding_is_quantized()
 
-    def _embedding_is_quantized(self):
+    def _embedding_is_quantized(self) -> bool:
         return self.token_embedding.quantization_mode is not None
 
-    def _find_obstacle(self, loss, metrics, weighted_metrics):
+    def _find_obstacle(self, loss: Any, metrics: Any, weighted_metrics: Any) -> str | None:
         """Return the reason why steps cannot be fused, or None."""
         for name in _METHODS:
             if getattr(type(self), name) is not getattr(FusedTrainingStep, name):
@@ -219,7 +220,7 @@ class FusedTrainingStep(keras.Model):
                     return f"`{name}` contains neither TokenAccuracy nor Perplexity, but {metric!r}"
         return None
 
-    def _check_arrays(self, inputs, targets):
+    def _validate_arrays(self, inputs: Any, targets: Any) -> None:
         """Check arrays before the first step.
 
         On JAX, a model whose `fit` or `evaluate` fails within a step loses its weights. A compiled
@@ -238,7 +239,9 @@ class FusedTrainingStep(keras.Model):
                 f"Received: the id {targets.max()}"
             )
 
-    def _keep_class_weight(self, method, args, kwargs):
+    def _keep_class_weight(
+        self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
         """Keep `class_weight` for the steps, and return the other arguments by name."""
         arguments, class_weight = _take_class_weight(method, args, kwargs)
         if class_weight != self._class_weight:
@@ -247,7 +250,7 @@ class FusedTrainingStep(keras.Model):
         return arguments
 
 
-def _warn_of_padding(loss, metrics, weighted_metrics):
+def _warn_of_padding(loss: Any, metrics: Any, weighted_metrics: Any) -> None:
     """Warn about losses and metrics that do not read the padding mask of the logits."""
     for kind, given in (("loss", loss), ("metric", [metrics, weighted_metrics])):
         for x in keras.tree.flatten(given):
@@ -261,7 +264,7 @@ def _warn_of_padding(loss, metrics, weighted_metrics):
                 )
 
 
-def _reads_mask(x):
+def _reads_mask(x: Any) -> bool:
     """Return whether a loss or metric excludes padding by the mask of the predictions."""
     if isinstance(x, keras.losses.Loss):
         return type(x).__call__ in (keras.losses.Loss.__call__, LabelSmoothedCrossentropy.__call__)
@@ -274,7 +277,7 @@ def _reads_mask(x):
 
 
 @contextlib.contextmanager
-def _errors_of_targets():
+def _errors_of_targets() -> Iterator[None]:
     """Raise a `UserError` if a compiled program finds targets of a wrong shape."""
     try:
         yield
@@ -288,17 +291,17 @@ def _errors_of_targets():
         ) from error
 
 
-def _require_fused_steps(is_possible, obstacle):
+def _require_fused_steps(is_possible: bool, obstacle: str | None) -> None:
     """Raise a `UserError` if fused steps are required but not possible."""
     if not is_possible:
         raise UserError(f"`fused=True` is not possible: {obstacle}. Omit `fused`.")
 
 
-def _tensors(inputs):
+def _tensors(inputs: Any) -> Any:
     return keras.tree.map_structure(ops.convert_to_tensor, inputs)
 
 
-def _expand_row_weights(sample_weight, y):
+def _expand_row_weights(sample_weight: Any, y: Any) -> Any:
     """Expand weights of rows, `(batch,)` or `(batch, 1)`, to weights of tokens `(batch, target)`.
 
     Keras multiplies the weights by the mask of the predictions in place.
@@ -310,12 +313,14 @@ def _expand_row_weights(sample_weight, y):
     return column * ops.ones(ops.shape(y)[:2], "float32")
 
 
-def _wrap_scores(y_pred):
+def _wrap_scores(y_pred: Any) -> Any:
     """Return the output of a fused step as one object, which Keras passes to loss and metrics."""
     return TokenScores(*y_pred) if isinstance(y_pred, tuple) else y_pred
 
 
-def _take_class_weight(method, args, kwargs):
+def _take_class_weight(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[dict[str, Any], dict[int, float] | None]:
     """Return a method's arguments without `class_weight`, and `class_weight`: a dict or None.
 
     Keras would make one weight per row of it, and treat the targets as one-hot vectors.
@@ -331,7 +336,9 @@ def _take_class_weight(method, args, kwargs):
     return arguments, class_weight
 
 
-def _weigh_classes(class_weight, y_true, sample_weight):
+def _weigh_classes(
+    class_weight: dict[int, float], y_true: Tensor, sample_weight: Tensor | None
+) -> Tensor:
     """Return the weights of tokens: the weight of the token's id times the sample's weight.
 
     Args:

@@ -203,7 +203,7 @@ def serialized(class_name: str, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _serialized_policy(policy):
+def _serialized_policy(policy: Any) -> dict[str, Any]:
     if type(policy) is not keras.DTypePolicy:
         return keras.dtype_policies.serialize(policy)
     # The same, without TensorFlow, which Keras would import wherever it is installed.
@@ -216,7 +216,9 @@ def _serialized_policy(policy):
     }
 
 
-def _preprocessor(model, tokenizers, preprocessor):
+def _preprocessor(
+    model: "Transformer", tokenizers: Mapping[str, Any], preprocessor: TranslationPreprocessor
+) -> dict[str, Any]:
     length = min(SEQUENCE_LENGTH, model.config.max_length or SEQUENCE_LENGTH)
     config = {
         **tokenizers,
@@ -228,7 +230,7 @@ def _preprocessor(model, tokenizers, preprocessor):
     return serialized(class_next_to(model.backbone_name, "Seq2SeqLMPreprocessor"), config)
 
 
-def _task(backbone, preprocessor, preset):
+def _task(backbone: dict[str, Any], preprocessor: dict[str, Any], preset: Preset) -> dict[str, Any]:
     config = {
         "backbone": backbone,
         "preprocessor": preprocessor,
@@ -243,7 +245,7 @@ def _task(backbone, preprocessor, preset):
     return serialized(class_next_to(backbone["class_name"], "Seq2SeqLM"), config)
 
 
-def _metadata(model):
+def _metadata(model: "Transformer") -> dict[str, Any]:
     """Return the values that KerasHub records and shows on the pages of models."""
     return {
         "keras_version": keras.__version__,

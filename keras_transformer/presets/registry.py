@@ -110,7 +110,7 @@ def license_in(card: str) -> str:
     return line[1].strip() if line else ""
 
 
-def _parameter_count(path):
+def _parameter_count(path: str | Path) -> int | None:
     file = Path(path) / METADATA
     values = read_json(file) if file.is_file() else None
     return values.get("parameter_count") if isinstance(values, dict) else None
@@ -123,7 +123,7 @@ def listed(values: Mapping[str, Any]) -> str:
     )
 
 
-def _short(value):
+def _short(value: Any) -> str:
     if isinstance(value, list | tuple) and len(value) > _MOST_LISTED:
         return f"[{', '.join(map(repr, value[:_MOST_LISTED]))}, ... {len(value)} in all]"
     return repr(value)

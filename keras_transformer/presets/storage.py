@@ -194,7 +194,7 @@ def read_preset(path: str | Path) -> PresetConfig:
     path = Path(path)
     require_file(path, CONFIG)
     config = read_json(path / CONFIG)
-    _check_form(path, config)
+    _validate_form(path, config)
     weights_files(path)
     name = config.get("registered_name") if isinstance(config, dict) else None
     name = str(name).removeprefix(f"{PACKAGE}>")
@@ -215,7 +215,7 @@ def read_preset(path: str | Path) -> PresetConfig:
     )
 
 
-def _check_form(path, config):
+def _validate_form(path: Path, config: Any) -> None:
     if not isinstance(config, dict) or "registered_name" in config:
         return
     if "model_type" in config:
@@ -225,14 +225,14 @@ def _check_form(path, config):
         )
 
 
-def _optional(path, part, class_name):
+def _optional(path: Path, part: str, class_name: str) -> dict[str, Any]:
     """Return the configuration of an object, or an empty dict if its file is missing."""
     if not (path / part).is_file():
         return {}
     return config_of(path / part, read_json(path / part), class_name)
 
 
-def _read_preprocessor(path, class_name):
+def _read_preprocessor(path: Path, class_name: str) -> TranslationPreprocessor | None:
     config = _optional(path, PREPROCESSOR, class_name)
     if not (path / f"{TOKENIZER}.json").is_file():
         return None
@@ -245,7 +245,7 @@ def _read_preprocessor(path, class_name):
         raise UserError(f"{path / PREPROCESSOR} is damaged: {error}") from error
 
 
-def _tag_dictionary(path, task):
+def _tag_dictionary(path: Path, task: dict[str, Any]) -> Any:
     if not task.get("has_tag_dictionary"):
         return None
     require_file(path, TAG_DICTIONARY)
@@ -310,7 +310,7 @@ def _registered(config: PresetConfig, backbone: str) -> "type[Transformer]":
     return found
 
 
-def _policy(path, saved, dtype):
+def _policy(path: Path, saved: Any, dtype: DType) -> DType:
     """Return the requested dtype, or a quantized model's policy with that dtype as its default."""
     try:
         if not _is_policy(saved):
@@ -332,14 +332,14 @@ def _policy(path, saved, dtype):
     return dtype
 
 
-def _quantizes(dtype):
+def _quantizes(dtype: DType) -> bool:
     try:
         return len(as_policy_map(dtype)) > 0
     except (TypeError, ValueError) as error:
         raise UserError(f"`dtype` must be a dtype policy of Keras: {error}") from error
 
 
-def _is_policy(saved):
+def _is_policy(saved: Any) -> bool:
     """Return whether JSON values name only dtype policies, which alone may be instantiated."""
     if isinstance(saved, str):
         return True
@@ -348,7 +348,7 @@ def _is_policy(saved):
     return saved["class_name"] in _POLICIES and all(map(_is_policy, policies))
 
 
-def _validate_activation(path, activation):
+def _validate_activation(path: Path, activation: Any) -> None:
     """Raise a `UserError` if an activation is neither Keras's nor registered."""
     if not isinstance(activation, dict):
         return
@@ -388,7 +388,7 @@ def check_vocabularies(config: PresetConfig) -> None:
             )
 
 
-def _validate_shapes(path, model_class, arguments):
+def _validate_shapes(path: Path, model_class: type, arguments: Any) -> None:
     """Compare the shapes of a model's matrices with those in its files, before it takes memory.
 
     Args:

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._look()
 
-    def _look(self):
+    def _look(self) -> None:
         # In order: the loss is a mean over the epoch, which the first non-finite value spoils.
         while self._next in self._losses:
             loss = self._losses.pop(self._next)
@@ -106,7 +106,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
                 return
             self._next += 1
 
-    def _message(self, loss, batch):
+    def _message(self, loss: float, batch: int) -> str:
         pairs = sorted(self.batches.pairs_of_step(batch).tolist())
         numbers = ", ".join(str(pair + 1) for pair in pairs)
         step = batch // self.batches.accumulate + 1
@@ -143,7 +143,7 @@ class TensorBoard(keras.callbacks.Callback):
         for split, values in of_split.items():
             self._write(split, step, values)
 
-    def _write(self, split, step, logs):
+    def _write(self, split: str, step: int, logs: Mapping[str, float]) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter

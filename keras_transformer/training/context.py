@@ -76,7 +76,7 @@ class TrainingContext:
         mine = as_json({**settings, **others})
         first = self.processes.first(lambda: mine)
 
-        def check():
+        def check() -> None:
             self.start.check_run(settings)
             different = [
                 f"{name}={mine[name]} (there {first[name]})"
@@ -118,7 +118,7 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
 
     lock = None
 
-    def find():
+    def find() -> dict[str, Any]:
         nonlocal lock
         lock = _lock(folder)
         remove_leftovers(folder)
@@ -142,7 +142,7 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
     return context
 
 
-def _set_seeds(seed):
+def _set_seeds(seed: int) -> None:
     """Seed all random numbers that weights, dropout and batches come from.
 
     `keras.utils.set_random_seed` does the same, but it imports TensorFlow on every backend.
@@ -159,7 +159,7 @@ def _set_seeds(seed):
         torch.manual_seed(seed)
 
 
-def _lock(folder):
+def _lock(folder: Path) -> Any:
     """Keep other trainings out of a folder until this one has ended.
 
     Raises:

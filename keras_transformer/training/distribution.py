@@ -99,7 +99,7 @@ def choose_devices(
     """
     if num_replicas is not None:
         positive_integer("num_replicas", num_replicas)
-    _check_processes(coordinator, num_processes, process_id)
+    _validate_processes(coordinator, num_processes, process_id)
     backend = keras.backend.backend()
     if backend == "jax":
         return _choose_jax(num_replicas, coordinator, num_processes, process_id)
@@ -141,7 +141,7 @@ def make_deterministic() -> None:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
 
 
-def _check_processes(coordinator, num_processes, process_id):
+def _validate_processes(coordinator: str | None, num_processes: int, process_id: int) -> None:
     positive_integer("num_processes", num_processes)
     if not 0 <= process_id < num_processes:
         raise UserError(
@@ -160,7 +160,9 @@ def _check_processes(coordinator, num_processes, process_id):
         )
 
 
-def _choose_jax(num_replicas, coordinator, num_processes, process_id):
+def _choose_jax(
+    num_replicas: int | None, coordinator: str | None, num_processes: int, process_id: int
+) -> Devices:
     import jax
 
     if num_replicas is not None:
@@ -183,7 +185,7 @@ def _choose_jax(num_replicas, coordinator, num_processes, process_id):
     return Devices(len(names), (process_id, num_processes))
 
 
-def _jax_device_names(num_replicas, num_processes, process_id):
+def _jax_device_names(num_replicas: int | None, num_processes: int, process_id: int) -> list[str]:
     """Return the names of the devices to use: the same number from each process, in order."""
     import jax
 
@@ -210,7 +212,7 @@ def _jax_device_names(num_replicas, num_processes, process_id):
     ]
 
 
-def _choose_tensorflow(num_replicas):
+def _choose_tensorflow(num_replicas: int | None) -> Devices:
     names = _tensorflow_devices(num_replicas)
     if len(names) == 1:
         return Devices(1)
@@ -219,7 +221,7 @@ def _choose_tensorflow(num_replicas):
     return Devices(len(names), strategy=tf.distribute.MirroredStrategy(names))
 
 
-def _tensorflow_devices(num_replicas):
+def _tensorflow_devices(num_replicas: int | None) -> list[str]:
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")

@@ -1,23 +1,21 @@
 """Callbacks that show and log the progress of a training."""
 
 import contextlib
-import functools
 import logging
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer.progress import LogEachMinute, is_shown, new_bar, spinner
 from keras_transformer.training.training_state import steps_done
 
-# Batches between two reads of the device's values, or of the schedule.
+# Batches between two measurements of the time.
 _BATCHES_BETWEEN = 10
 _MOST_LAPS = 50
 _BAR_FORMAT = "{desc} {bar:20} {elapsed}{postfix}"
@@ -26,13 +24,14 @@ logger = logging.getLogger(__name__)
 
 
 class LogProgress(keras.callbacks.Callback):
-    """A callback that adds the learning rate, the speed and the time left to each batch's logs.
+    """A callback that adds the speed and the time left to each batch's logs.
 
-    `ShowProgress`, or another progress bar, shows them: target tokens per second, and minutes.
+    `ShowProgress`, or another progress bar, shows them: target tokens per second, and minutes. They
+    are not kept in the history, so the history of an interrupted training does not change. It
+    contains the learning rate at the end of each epoch.
 
-    Only the learning rate is kept in the history, so the history of an interrupted training does
-    not change. Within an epoch, updates are counted in Python: updates that the optimizer skips are
-    noticed at the end of the epoch.
+    Within an epoch, updates are counted in Python: updates that the optimizer skips are noticed at
+    the end of the epoch.
 
     Time is measured over ten batches. Times that may include compilation are ignored: the first
     batch, and times of more than twice the fastest. So speed and time left are available from the
@@ -59,10 +58,8 @@ class LogProgress(keras.callbacks.Callback):
         self._is_first_epoch = True
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        optimizer = self.model.optimizer
-        self._accumulate = getattr(optimizer, "accumulate", 1)
+        self._accumulate = getattr(self.model.optimizer, "accumulate", 1)
         self._step = steps_done(self.model)
-        self._rate = functools.lru_cache(maxsize=4)(learning_rates(optimizer))
         if self._is_first_epoch:
             self._is_first_epoch = False
             self._batches = self._step * self._accumulate
@@ -79,8 +76,6 @@ class LogProgress(keras.callbacks.Callback):
         is_first = not self._laps and not self._looked_at
         if is_first or done // _BATCHES_BETWEEN > self._looked_at // _BATCHES_BETWEEN:
             self._look(done, is_first)
-        tens = (batch + 1) // _BATCHES_BETWEEN * _BATCHES_BETWEEN
-        logs["learning_rate"] = self._rate(self._step + tens // self._accumulate)
         if laps := _without_slow(self._laps):
             batches, seconds, tokens = map(sum, zip(*laps))
             step = self._step + done // self._accumulate
@@ -97,7 +92,7 @@ class LogProgress(keras.callbacks.Callback):
             rate = self.model.optimizer.learning_rate
             logs["learning_rate"] = float(ops.convert_to_numpy(rate))
 
-    def _look(self, done, is_first):
+    def _look(self, done: int, is_first: bool) -> None:
         """Record the time of the batches since the last call."""
         now, begin = time.monotonic(), self._batches + self._looked_at
         tokens = self.count_tokens(self._batches + done) - self.count_tokens(begin)
@@ -105,12 +100,12 @@ class LogProgress(keras.callbacks.Callback):
             self._laps.append((done - self._looked_at, now - self._looked, tokens))
         self._looked_at, self._looked = done, now
 
-    def _end_epoch(self):
+    def _end_epoch(self) -> None:
         self._batches += self._in_epoch
         self._in_epoch = 0
 
 
-def _without_slow(laps):
+def _without_slow(laps: Iterable[tuple[int, float, float]]) -> list[tuple[int, float, float]]:
     """Return the laps (batches, seconds, tokens) with less than twice the time of the fastest."""
     laps = [lap for lap in laps if lap[1]]
     fastest = min((seconds / batches for batches, seconds, _ in laps), default=0)
@@ -154,12 +149,12 @@ class ShowProgress(keras.callbacks.Callback):
         else:
             self._compiling.enter_context(spinner("compiling the first step"))
 
-    def _open(self):
+    def _open(self) -> None:
         if is_shown():
             total = self.params["steps"]
             self._bar = new_bar(desc=self._words(), total=total, bar_format=_BAR_FORMAT)
 
-    def _words(self):
+    def _words(self) -> str:
         step = self._step + self._done // self._accumulate
         return f"{self._name}, step {step:,} of {self.steps:,}"
 
@@ -206,7 +201,7 @@ class ShowProgress(keras.callbacks.Callback):
             self._bar = None
 
 
-def _in_words(logs):
+def _in_words(logs: Mapping[str, float]) -> str:
     shown = {
         "tokens_per_second": lambda value: f"{value:,.0f} tokens/s",
         "minutes_left": lambda value: f"{value:,.0f} min left" if value >= 1 else "< 1 min left",
@@ -217,27 +212,3 @@ def _in_words(logs):
         shown[name](logs[name]) if name in shown else f"{name} {float(logs[name]):.4g}"
         for name in sorted(names, key=lambda name: name in ("learning_rate", "tokens_per_second"))
     )
-
-
-def learning_rates(optimizer: keras.optimizers.Optimizer) -> Callable[[int], float]:
-    """Return a function that computes the learning rate without reading the device again.
-
-    Args:
-        optimizer: a `keras.optimizers.Optimizer` that is built, or an optimizer that wraps one.
-
-    Returns:
-        A function of the number of updates that returns a float.
-    """
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    # On JAX, variables have no values while an epoch is trained.
-    scalars = [(v, ops.convert_to_numpy(v)) for v in optimizer.variables if not v.shape]
-    counter = optimizer.iterations
-
-    def rate(step):
-        values = scalars
-        if isinstance(counter, keras.Variable):
-            values = [*scalars, (counter, np.asarray(step, counter.dtype))]
-        with keras.StatelessScope(values):
-            return float(ops.convert_to_numpy(optimizer.learning_rate))
-
-    return rate

@@ -147,7 +147,7 @@ class Processes:
             load()
             return
 
-        def loaded():
+        def loaded() -> list[np.ndarray]:
             # All processes must take part in an assignment to a shared variable.
             with keras.StatelessScope() as scope:
                 load()
@@ -176,7 +176,7 @@ def exit_at_once_on_error() -> None:
     atexit.register(_end_at_once)
 
 
-def _end_at_once():
+def _end_at_once() -> None:
     error = getattr(sys, "last_value", None)  # the error that was printed
     if error is not None and not getattr(error, "is_of_all", False):
         sys.stdout.flush()
@@ -205,25 +205,25 @@ def explain_lost_connections() -> Iterator[None]:
         ) from error
 
 
-def _told(function, *args):
+def _told(function: Callable[..., Any], *args: Any) -> Any:
     with explain_lost_connections():
         return function(*args)
 
 
-def _gather(array):
+def _gather(array: np.ndarray) -> np.ndarray:
     """Return the arrays of all processes: `(processes, ...)`."""
     from jax.experimental.multihost_utils import process_allgather
 
     return _told(process_allgather, array)
 
 
-def _as_bytes(message):
+def _as_bytes(message: str) -> np.ndarray:
     cut = " ".join(message.splitlines()).encode()[:_MESSAGE_BYTES]
     return np.frombuffer(cut.ljust(_MESSAGE_BYTES, b"\0"), "uint8")
 
 
 @functools.cache
-def _make_largest():
+def _make_largest() -> Callable[[int], Any]:
     """Return the function of `Processes.largest`, whose program is compiled once."""
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -233,7 +233,7 @@ def _make_largest():
     largest = jax.jit(lambda numbers: numbers.max(), out_shardings=same)
     count = jax.local_device_count()
 
-    def call(number):
+    def call(number: int) -> Any:
         numbers = np.full(count, number, "int32")
         return _told(largest, jax.make_array_from_process_local_data(split, numbers))
 

@@ -3,7 +3,7 @@
 import contextlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
@@ -178,7 +178,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         # Continue Keras's own history too: `fit` returns it.
         self.model.history.history = {name: [*x] for name, x in self.history.items()}
 
-    def _prepare(self):
+    def _prepare(self) -> None:
         if self.processes.is_writer:
             self.wait()
             remove_leftovers(self.folder)
@@ -214,20 +214,20 @@ class RollingCheckpoints(keras.callbacks.Callback):
         is_due = of_epochs or is_last or (self.processes.is_writer and self._is_due())
         self._save_if(is_due, stop, and_wait=is_last)
 
-    def _consumed(self, of_epoch):
+    def _consumed(self, of_epoch: int) -> None:
         self.batches = self._first_batch + of_epoch
 
-    def _is_last(self, epoch):
+    def _is_last(self, epoch: int) -> bool:
         if self.model.stop_training:
             return True
         if self.num_batches is None:
             return epoch + 1 == self.params["epochs"]
         return self.batches == self.num_batches
 
-    def _save_if(self, is_due, stop, and_wait=False):
+    def _save_if(self, is_due: bool, stop: bool, and_wait: bool = False) -> None:
         """Write a checkpoint if one is due or all processes are to stop, and then stop."""
 
-        def save():
+        def save() -> None:
             if self._writing and self._writing.done():
                 self.wait()
             if self.processes.is_writer and (is_due or stop):
@@ -242,13 +242,13 @@ class RollingCheckpoints(keras.callbacks.Callback):
         if stop:
             raise StopRequested
 
-    def _or_fail(self, function):
+    def _or_fail(self, function: Callable[[], None]) -> None:
         try:
             function()
         except Exception as error:
             self.fail(error)
 
-    def _is_due(self):
+    def _is_due(self) -> bool:
         if self.every_steps:
             step, batches = self._counted
             # There are at most as many updates as batches: until enough batches are done, the
@@ -263,12 +263,12 @@ class RollingCheckpoints(keras.callbacks.Callback):
         # Count multiples, so that it makes no difference where the training was resumed.
         return step // every_steps > self._last_step // every_steps
 
-    def _count_updates(self):
+    def _count_updates(self) -> int:
         step = steps_done(self.model)
         self._counted = (step, self.batches)
         return step
 
-    def _save(self, to_average):
+    def _save(self, to_average: bool) -> None:
         self.wait()  # Hold only one snapshot in memory.
         step = self._count_updates()
         snapshot = Snapshot(
@@ -286,7 +286,9 @@ class RollingCheckpoints(keras.callbacks.Callback):
         if to_average:
             self._last_step, self._last_time = step, time.monotonic()
 
-    def _write(self, snapshot, step, to_average, validation):
+    def _write(
+        self, snapshot: Snapshot, step: int, to_average: bool, validation: Mapping[str, float]
+    ) -> None:
         try:
             self._write_files(snapshot, step, to_average, validation)
         except (OSError, ValueError, RuntimeError) as error:
@@ -303,7 +305,9 @@ class RollingCheckpoints(keras.callbacks.Callback):
         ]:
             old.unlink()
 
-    def _write_files(self, snapshot, step, to_average, validation):
+    def _write_files(
+        self, snapshot: Snapshot, step: int, to_average: bool, validation: Mapping[str, float]
+    ) -> None:
         with atomic_write(self.folder / f"step-{step}.{STATE_ENDING}") as state:
             snapshot.write(state)
             if to_average:
@@ -315,18 +319,18 @@ class RollingCheckpoints(keras.callbacks.Callback):
                     note_validation(weights, validation)
                     seal(weights)
 
-    def _last_written(self):
+    def _last_written(self) -> str:
         states = list_states(self.folder)
         return f"The last good checkpoint is {states[-1]}." if states else "There is no checkpoint."
 
-    def _delete_later_than(self, step):
+    def _delete_later_than(self, step: int) -> None:
         for ending in ("weights.h5", STATE_ENDING):
             for path in list_by_step(self.folder, ending):
                 if step_of(path, ending) > step:
                     path.unlink()
 
 
-def _reason(error):
+def _reason(error: Exception) -> str:
     # HDF5 describes a full disk in several lines.
     system = re.search("error message = '(.*?)'", str(error))
     reason = system[1] if system else getattr(error, "strerror", None) or str(error).strip()

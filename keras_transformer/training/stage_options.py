@@ -19,15 +19,15 @@ from keras_transformer.validation import (
 _TUNING_STEPS = 300
 
 
-def _tuning_warmup(run, steps):
+def _tuning_warmup(run: "RunOptions", steps: int) -> int:
     return max(1, min(20, steps // 15))
 
 
-def _tuning_cooldown(run, steps):
+def _tuning_cooldown(run: "RunOptions", steps: int) -> int:
     return min(200, steps * 2 // 3)
 
 
-def _tuning_rate(run, steps):
+def _tuning_rate(run: "RunOptions", steps: int) -> float:
     return 0.003 if run.lora else 0.001
 
 

@@ -100,7 +100,7 @@ def best_checkpoints(folder: str | PathLike, name: str, count: int) -> list[Path
     return [paths[i] for i in sorted(order[:count])]
 
 
-def _read_validation(path):
+def _read_validation(path: Path) -> dict[str, float]:
     with opened(path) as file:
         return dict(json.loads(file.attrs.get(_ATTRIBUTE, "{}")))
 
@@ -191,11 +191,11 @@ class StopSync:
         self._ask()
         return any([self._take() for _ in range(len(self._asked))])
 
-    def _ask(self):
+    def _ask(self) -> None:
         wish = _FAIL if self._error else _STOP if self.stop_soon else _GO_ON
         self._asked.append(self.processes.largest(wish))
 
-    def _take(self):
+    def _take(self) -> bool:
         wish = int(self._asked.popleft())
         if wish == _FAIL:
             self.processes.raise_together(self._error)
@@ -221,7 +221,7 @@ def stop_on_signals(stop_sync: StopSync, last_good: Callable[[], str]) -> Iterat
         return
     received, handlers, is_stopped = [], {}, False
 
-    def handle(number, frame):
+    def handle(number: int, frame: Any) -> None:
         received.append(number)
         stop_sync.stop_soon = True
         for other in handlers:

@@ -3,7 +3,8 @@
 import contextlib
 import importlib.util
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -261,7 +262,7 @@ def average_weights(model: keras.Model, context: TrainingContext) -> str:
     options = context.options.checkpoints
     averaged = context.folder / "averaged.weights.h5"
 
-    def average():
+    def average() -> int:
         if options.keep_best:
             paths = best_checkpoints(context.checkpoints_folder, options.keep_best, options.average)
         else:
@@ -290,12 +291,14 @@ def validate(model: keras.Model, batches: keras.utils.PyDataset) -> dict[str, fl
         return model.evaluate(batches, verbose=0, return_dict=True)
 
 
-def _compiles_later(context):
+def _compiles_later(context: TrainingContext) -> bool:
     """Return whether a training starts without XLA although the devices support it."""
     return context.devices.jit_compile and keras.backend.backend() == "tensorflow"
 
 
-def _compile_later(model, context, batches, num_batches):
+def _compile_later(
+    model: keras.Model, context: TrainingContext, batches: Batches, num_batches: int
+) -> list[keras.callbacks.Callback]:
     """Return the callback, if any, that compiles the training later; log the programs."""
     num_shapes, first = len(batches.train.shapes), 0
     if _compiles_later(context):
@@ -313,7 +316,7 @@ def _compile_later(model, context, batches, num_batches):
 
 
 @contextlib.contextmanager
-def _progress(context):
+def _progress(context: TrainingContext) -> Iterator[list[keras.callbacks.Callback]]:
     """Yield the callbacks that show progress. Only process 0 has them."""
     options = context.options.fitting
     if context.devices.shard[0]:
@@ -323,7 +326,7 @@ def _progress(context):
         yield [show]
 
 
-def _tensorboard(folder):
+def _tensorboard(folder: Path) -> list[keras.callbacks.Callback]:
     """Return the callback that logs to TensorBoard, where that is installed."""
     if importlib.util.find_spec("tensorboard") is None:
         logger.info("No TensorBoard log: tensorboard is not installed.")

@@ -135,7 +135,7 @@ class TrainingState:
         elif sums:
             logger.warning("%s has other metrics: means cover the rest of the epoch.", self.path)
 
-    def _read(self, variables):
+    def _read(self, variables: Mapping[str, keras.Variable]) -> list[np.ndarray]:
         """Return the tensors of the file other than the weights, in the order of the variables."""
         with h5py.File(self.path) as file:
             values = {
@@ -313,7 +313,7 @@ def metric_sums(model: keras.Model) -> list[Any]:
     return [_values(variable).tolist() for variable in model.metrics_variables]
 
 
-def _state_variables(model):
+def _state_variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Return all variables that change in training other than the weights: name -> variable."""
     weights = {id(variable) for variable in model.weights}
     others = [v for v in model.non_trainable_variables if id(v) not in weights]
@@ -331,7 +331,7 @@ def _state_variables(model):
     return variables
 
 
-def _summed_variables(model):
+def _summed_variables(model: Any) -> list[keras.Variable]:
     """Return the variables that a file of weights contains as sums: of layers with LoRA."""
     layers = model.dense_layers() if hasattr(model, "dense_layers") else ()
     return [
@@ -342,13 +342,13 @@ def _summed_variables(model):
     ]
 
 
-def _values(variable):
+def _values(variable: keras.Variable) -> np.ndarray:
     values = ops.convert_to_numpy(variable)
     # HDF5 has no bfloat16. float32 represents it exactly.
     return values.astype("float32") if values.dtype.name == "bfloat16" else values
 
 
-def _short(value):
+def _short(value: Any) -> Any:
     """Return a value for an error message; a fingerprint is shortened to its first digits."""
     is_digest = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}( [0-9a-f]{64})?", value)
     return f"{value[:12]}..." if is_digest else value

@@ -1,6 +1,6 @@
 """An optimizer for batches that are divided among replicas and several steps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         average_at_end: bool = True,
         name: str | None = None,
     ):
-        _check(inner_optimizer, accumulate, clip_norm)
+        _validate(inner_optimizer, accumulate, clip_norm)
         super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name)
         if loss_scaling is None:
             loss_scaling = keras.config.dtype_policy().compute_dtype == "float16"
@@ -166,17 +166,19 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             self, optimizer_variables, grads, trainable_variables
         )
 
-    def _update_with(self, sums, variables):
+    def _update_with(
+        self, sums: Sequence[keras.Variable], variables: Sequence[keras.Variable]
+    ) -> None:
         """Update with the sums of the gradients, and reset the sums."""
         grads = [ops.convert_to_tensor(total) for total in sums]
         self._update(grads, variables)
         for total, gradient in zip(sums, grads):
             self.assign(total, ops.zeros_like(gradient))
 
-    def _update(self, grads, variables):
+    def _update(self, grads: Sequence[Tensor], variables: Sequence[keras.Variable]) -> None:
         """Update with the gradients that each replica has added over the calls."""
         replicas = replica_context()
-        _check_replicas(self.inner_optimizer, replicas)
+        _validate_replicas(self.inner_optimizer, replicas)
         # The mean over the calls, without the loss scale.
         factor = 1 / self.accumulate
         if self.loss_scaling:
@@ -200,10 +202,10 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         self._call_if(finite, lambda: self.inner_optimizer.apply(grads, variables))
         self._count(finite)
 
-    def _call_if(self, condition, function):
+    def _call_if(self, condition: Tensor, function: Callable[[], None]) -> None:
         call_if(condition, function, self._trained.variables + self.variables)
 
-    def _count(self, finite):
+    def _count(self, finite: Tensor) -> None:
         """Count skipped updates, and adapt the loss scale to them."""
         self.num_skipped.assign_add(ops.cast(ops.logical_not(finite), self.num_skipped.dtype))
         if not self.loss_scaling:
@@ -235,7 +237,9 @@ class _Trained:
     """id of a variable -> the variable with the sum of its gradients, where there are sums."""
 
 
-def _check(inner_optimizer, accumulate, clip_norm):
+def _validate(
+    inner_optimizer: keras.optimizers.Optimizer, accumulate: int, clip_norm: float | None
+) -> None:
     positive_integer("accumulate", accumulate)
     if clip_norm is not None:
         positive_number("clip_norm", clip_norm)
@@ -252,7 +256,7 @@ def _check(inner_optimizer, accumulate, clip_norm):
         )
 
 
-def _check_replicas(inner_optimizer, replicas):
+def _validate_replicas(inner_optimizer: keras.optimizers.Optimizer, replicas: Any) -> None:
     if replicas and inner_optimizer.ema_overwrite_frequency:
         # Keras writes the average in a branch in which replicas would have to communicate.
         raise UserError(
@@ -261,7 +265,7 @@ def _check_replicas(inner_optimizer, replicas):
         )
 
 
-def _dense(gradient):
+def _dense(gradient: Tensor) -> Tensor:
     # TensorFlow returns the rows of an embedding's gradient, where several may belong to one token.
     if keras.backend.backend() != "tensorflow":
         return gradient
@@ -270,6 +274,6 @@ def _dense(gradient):
     return tf.convert_to_tensor(gradient)
 
 
-def _global_norm(tensors):
+def _global_norm(tensors: Iterable[Tensor]) -> Tensor:
     squares = [ops.sum(ops.square(ops.cast(tensor, "float32"))) for tensor in tensors]
     return ops.sqrt(ops.sum(ops.stack(squares)))

@@ -83,6 +83,6 @@ def average_checkpoints(paths: Iterable[str | PathLike], output_path: str | Path
         seal(new)
 
 
-def _tensors(path):
+def _tensors(path: Path) -> dict[str, np.ndarray]:
     """Return all tensors of a weights file as float64: name -> array."""
     return {name: np.asarray(values, "float64") for name, values in checked_tensors(path)}

@@ -85,7 +85,7 @@ def folder_shapes(folder: Path) -> list[tuple[int, ...]]:
     return [shape for path in weights_files(folder) for shape in stored_shapes(path)]
 
 
-def _shards(path):
+def _shards(path: Path) -> list[str]:
     """Return the names of the files in a list of shards."""
     values = read_json(path)
     places = values.get("weight_map") if isinstance(values, dict) else None

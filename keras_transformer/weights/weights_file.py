@@ -120,7 +120,7 @@ def load_weights(model: keras.Model, path: str | PathLike) -> None:
         ) from error
 
 
-def _without_optimizer(model):
+def _without_optimizer(model: keras.Model) -> keras.Model:
     # This has the same layers and variables. Saved with the model, Adam's state would triple the
     # size of the file.
     return keras.Model(model.inputs, model.outputs)
@@ -158,7 +158,7 @@ def narrow_weights(path: str | PathLike, dtype: str) -> None:
         seal(new)
 
 
-def _copy_item(narrow, name, item, dtype):
+def _copy_item(narrow: h5py.File, name: str, item: h5py.Group | h5py.Dataset, dtype: str) -> None:
     if isinstance(item, h5py.Dataset):
         values = np.asarray(item)
         if values.dtype.kind == "f":
@@ -240,7 +240,7 @@ def check_finite(name: str, values: Any) -> None:
         raise UserError(f"{name} has values that are infinite or not a number.")
 
 
-def _weights(file):
+def _weights(file: h5py.File) -> dict[str, h5py.Dataset]:
     """Return the datasets of an open file that are weights of the model."""
     return {x: item for x, item in datasets(file).items() if not x.startswith(f"{STATE_GROUP}/")}
 
