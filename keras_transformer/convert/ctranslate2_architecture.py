@@ -12,9 +12,8 @@ from keras_transformer.convert.foreign_layers import ForeignSinePositionEncoding
 from keras_transformer.convert.foreign_transformer import marian_wavelength
 from keras_transformer.errors import UserError, brief
 
-# CTranslate2's numbers of activations: the supported ones, and the names of the others.
+# CTranslate2's numbers of activations. It also has 1, GELUTanh, and 4, GELUSigmoid.
 _ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu", 5: "tanh", 6: "sigmoid"}
-_OTHER_ACTIVATIONS = {1: "GELUTanh", 4: "GELUSigmoid"}
 _EPSILON = 1e-5  # CTranslate2's default
 
 # Tolerance for a table of sinusoids, which also covers models in bfloat16.
@@ -45,23 +44,6 @@ _WITHOUT_EFFECT = {
     "final_logit_softcapping": 0,
     "scale_outputs": 1,
     "layer_scalar": 1,
-}
-# Patterns of the names of unsupported variables -> the feature that they belong to.
-_LACKING = {
-    r"relative_": "relative positions",
-    r"rotary_|max_position_embeddings": "rotary positions",
-    r"alibi": "attention with linear biases",
-    r"layernorm_embedding": "a normalization of embeddings",
-    r"/embeddings_[1-9]": "factors of the source",
-    r"linear_0_noact": "gated feed-forward networks",
-    r"weight_zero": "the quantization AWQ",
-    r"num_heads_kv|multi_query": "attention heads that share keys and values",
-    r"sliding_window": "windowed attention",
-    r"[qkv]_norm": "a normalization of queries, keys or values",
-    r"_layer_norm": "normalizations in other places",
-    r"project_(in|out)": "embeddings of a size that differs from the layers",
-    r"final_logit_softcapping|scale_outputs": "scaled logits",
-    r"encoder_attention|memory_kv": "joint attention to source and target",
 }
 
 
@@ -132,10 +114,10 @@ def _validate_names(variables: Variables) -> None:
             continue
         if leaf == "num_heads_kv" and variables.scalar(name) == _common(variables, "num_heads", 8):
             continue
-        _refuse(next((x for key, x in _LACKING.items() if re.search(key, name)), "more"), name)
+        _refuse(f"the variable {brief(name)}")
     for name in variables:
         if name.endswith("layer_norm/gamma") and name.replace("gamma", "beta") not in variables:
-            _refuse("root mean square normalization", name)
+            _refuse(f"a normalization without {brief(name.replace('gamma', 'beta'))}")
 
 
 def _validate_ranks(variables: Variables) -> None:
@@ -149,11 +131,8 @@ def _validate_ranks(variables: Variables) -> None:
             )
 
 
-def _refuse(what: str, name: str | None = None) -> NoReturn:
-    variable = f": the variable {brief(name)}" if name else ""
-    raise UserError(
-        f"The CTranslate2 model has {what}, which Transformer does not support{variable}."
-    )
+def _refuse(part: str) -> NoReturn:
+    raise UserError(f"The CTranslate2 model has {part}, which Transformer does not support.")
 
 
 def _if_other(value: Any, usual: Any) -> Any:
@@ -203,7 +182,7 @@ def _head_dim(variables: Variables, num_heads: int, layers: Mapping[str, int]) -
 
 def _activation(number: int) -> str:
     if number not in _ACTIVATIONS:
-        _refuse(f"the activation {_OTHER_ACTIVATIONS.get(number, number)}")
+        _refuse(f"the activation {number}")
     return _ACTIVATIONS[number]
 
 

@@ -6,6 +6,7 @@ SavedModel need no code for the other order.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -13,7 +14,8 @@ import numpy as np
 
 from keras_transformer.convert.foreign_transformer import output_bias
 from keras_transformer.convert.weight_mapping import assign_embeddings
-from keras_transformer.data.sentencepiece_model import RESERVED
+from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.transformer import Transformer
 
@@ -186,3 +188,39 @@ class Tables(NamedTuple):
 
 def _are_equal(tensor: Callable[[str], np.ndarray], name: str, other: str) -> bool:
     return name == other or np.array_equal(tensor(name), tensor(other))
+
+
+class Side(NamedTuple):
+    """The vocabulary of source or target in our order."""
+
+    order: VocabPermutation
+    pieces: list[str]
+    tokenizer: Tokenizer
+
+
+def make_side(
+    path: Path,
+    order: VocabPermutation,
+    tokens: Sequence[str],
+    proto: bytes | None = None,
+    unknown: str | None = "",
+) -> Side:
+    """Return the vocabulary of a side whose text a SentencePiece model splits.
+
+    Args:
+        path: the file of the vocabulary, for errors.
+        order: our order of the tokens.
+        tokens: the tokens in the model's order.
+        proto: the SentencePiece model. Defaults to the file's content.
+        unknown: the text of the unknown token, or None for the SentencePiece model's own. An empty
+            string leaves it out.
+
+    Raises:
+        UserError: if the file is not a SentencePiece model.
+    """
+    pieces = order.pieces(tokens)
+    proto = path.read_bytes() if proto is None else proto
+    try:
+        return Side(order, pieces, Tokenizer(reordered_proto(proto, pieces, unknown=unknown)))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error

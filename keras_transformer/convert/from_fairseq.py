@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
-from keras_transformer.convert.foreign_transformer import make_transformer
+from keras_transformer.convert.foreign_transformer import make_transformer, marian_wavelength
 from keras_transformer.convert.generation import forced_prefix, generation_option, generation_search
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
 from keras_transformer.convert.m2m_vocabulary import M2mVocabulary, read_vocabulary
@@ -109,12 +109,7 @@ def fsmt(source: str | Path) -> Preset:
 
 def _fsmt_vocabulary(folder: HFCheckpoint, name: str, size: int) -> dict[str, int]:
     """Return the vocabulary of a file, token -> id, in the order of the ids."""
-    ids = folder.vocabulary(name)
-    if len(ids) > size:
-        raise UserError(
-            f"{folder.path}: {name} and config.json do not match. {name} has {len(ids):,} tokens; "
-            f"config.json expects {size:,}."
-        )
+    ids = folder.vocabulary(name, range(size + 1))
     for token in _SPECIAL:
         if token not in ids:
             raise UserError(f"{folder.path / name} has no token {brief(token)}.")
@@ -337,7 +332,7 @@ def _build_model(
         **hyperparameters(folder),
         **tables.hyperparameters(),
         "scale_embeddings": folder.option("scale_embedding", True, False),
-        "max_wavelength": _max_wavelength(hidden_dim),
+        "max_wavelength": marian_wavelength(hidden_dim),
         "first_position": int(order.rows[PAD_ID]) + 1,
         "normalize_first": normalize_first,
         "use_bias": True,
@@ -366,12 +361,3 @@ def _token_order(folder: HFCheckpoint, size: int, unknown: int) -> VocabPermutat
         for name, default in (("decoder_start", 2), ("eos", 2), ("pad", 1))
     )
     return reserve(size, start=start, end=end, unknown=unknown, pad=pad)
-
-
-def _max_wavelength(hidden_dim: int) -> float:
-    """Return the wavelength with which our rates equal fairseq's.
-
-    fairseq's rates fall from 1 to 1 / 10000, ours from 1 to almost 1 / max_wavelength.
-    """
-    pairs = hidden_dim // 2
-    return 10000 ** (pairs / (pairs - 1))

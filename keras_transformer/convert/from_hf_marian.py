@@ -3,11 +3,16 @@
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
+from keras_transformer.convert.embedding_tables import (
+    Side,
+    Tables,
+    VocabPermutation,
+    make_side,
+    reserve,
+)
 from keras_transformer.convert.foreign_transformer import make_transformer
 from keras_transformer.convert.from_marian import convert_marian_files
 from keras_transformer.convert.generation import (
@@ -30,8 +35,7 @@ from keras_transformer.convert.weight_mapping import (
 )
 from keras_transformer.data.language_selection import language_tokens, selectable_languages
 from keras_transformer.data.preprocessor import TranslationPreprocessor
-from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
-from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.data.sentencepiece_model import RESERVED
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
@@ -126,14 +130,14 @@ def convert_marian(source: str | Path) -> Preset:
         return convert_marian_files(source)
     folder = open_checkpoint(source)
     folder.validate_type("marian")
-    source_side, target_side = read_sides(folder)
+    source_side, target_side = _sides(folder)
     model = _model(folder, source_side, target_side)
     languages = folder.tokenizer_config
     metadata = {"source": languages.get("source_lang"), "target": languages.get("target_lang")}
     tokens = target_languages(source_side.pieces)
     preprocessor = TranslationPreprocessor(
-        target_side.tokenizer(),
-        source_side.tokenizer(),
+        target_side.tokenizer,
+        source_side.tokenizer,
         target_prefix=forced_prefix(folder, target_side.order, target_side.pieces),
     )
     return Preset(
@@ -150,23 +154,7 @@ def convert_marian(source: str | Path) -> Preset:
 # Vocabularies: two SentencePiece models over one list of tokens, or over two
 
 
-class Side(NamedTuple):
-    """The vocabulary of source or target."""
-
-    order: VocabPermutation
-    pieces: list[str]  # in our order
-    spm: Path  # the SentencePiece model
-
-    def tokenizer(self) -> Tokenizer:
-        """Return a `Tokenizer` that splits text as the SentencePiece model does, with our ids."""
-        try:
-            # The unknown token is left out of text, as by transformers' `skip_special_tokens`.
-            return Tokenizer(reordered_proto(self.spm.read_bytes(), self.pieces, unknown=""))
-        except UserError as error:
-            raise UserError(f"{self.spm}: {error}") from error
-
-
-def read_sides(folder: HFCheckpoint) -> tuple[Side, Side]:
+def _sides(folder: HFCheckpoint) -> tuple[Side, Side]:
     """Read the vocabularies of source and target.
 
     Args:
@@ -184,7 +172,7 @@ def read_sides(folder: HFCheckpoint) -> tuple[Side, Side]:
     start, end, pad = (
         generation_option(folder, f"{name}_token_id") for name in ("decoder_start", "eos", "pad")
     )
-    source_ids = _vocabulary(folder, "vocab.json", folder.size("vocab_size"))
+    source_ids = folder.vocabulary("vocab.json", [folder.size("vocab_size")])
     source_end, unknown, source_pad = (_token_id(source_ids, name, "vocab.json") for name in names)
     if is_shared:
         if is_separate:
@@ -204,14 +192,14 @@ def read_sides(folder: HFCheckpoint) -> tuple[Side, Side]:
         size = folder.size(
             "decoder_vocab_size" if "decoder_vocab_size" in folder.config else "vocab_size"
         )
-        target_ids = _vocabulary(folder, file, size)
+        target_ids = folder.vocabulary(file, [size])
         order = reserve(len(target_ids), start, end, _token_id(target_ids, names[1], file), pad)
         # No source begins with a start token, so if it is missing, any token can take its place.
         source_start = source_ids.get(RESERVED[START_ID], source_pad)
         source_order = reserve(len(source_ids), source_start, source_end, unknown, source_pad)
     return (
-        Side(source_order, source_order.pieces([*source_ids]), folder.file("source.spm")),
-        Side(order, order.pieces([*target_ids]), folder.file("target.spm")),
+        make_side(folder.file("source.spm"), source_order, [*source_ids]),
+        make_side(folder.file("target.spm"), order, [*target_ids]),
     )
 
 
@@ -219,17 +207,6 @@ def _special_tokens(folder: HFCheckpoint) -> list[str]:
     """Return the names of the end token, the unknown token and padding."""
     names = (folder.tokenizer_config.get(role) or name for role, name in _SPECIAL_TOKENS.items())
     return [name.get("content", "") if isinstance(name, dict) else name for name in names]
-
-
-def _vocabulary(folder: HFCheckpoint, name: str, size: int) -> dict[str, int]:
-    """Return the vocabulary of a file, token -> id, in the order of the ids."""
-    ids = folder.vocabulary(name)
-    if len(ids) != size:
-        raise UserError(
-            f"{folder.path}: {name} and config.json do not match. {name} has {len(ids):,} tokens; "
-            f"config.json expects {size:,}."
-        )
-    return ids
 
 
 def _token_id(ids: Mapping[str, int], token: str, name: str) -> int:

@@ -2,11 +2,17 @@
 
 import logging
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
+from keras_transformer.convert.embedding_tables import (
+    Side,
+    Tables,
+    VocabPermutation,
+    make_side,
+    reserve,
+)
 from keras_transformer.convert.foreign_transformer import ForeignConfig, make_transformer
 from keras_transformer.convert.marian_files import (
     MarianFiles,
@@ -34,8 +40,7 @@ from keras_transformer.convert.weight_mapping import (
 )
 from keras_transformer.data.language_selection import language_tokens
 from keras_transformer.data.preprocessor import TranslationPreprocessor
-from keras_transformer.data.sentencepiece_model import parse_proto, reordered_proto
-from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.data.sentencepiece_model import parse_proto
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
@@ -75,15 +80,7 @@ def convert_marian_files(source: str | Path) -> Preset:
 # Vocabularies
 
 
-class _Side(NamedTuple):
-    """The vocabulary of source or target."""
-
-    order: VocabPermutation
-    pieces: list[str]  # in our order
-    tokenizer: Tokenizer
-
-
-def _sides(files: MarianFiles) -> tuple[_Side, _Side]:
+def _sides(files: MarianFiles) -> tuple[Side, Side]:
     sizes = option(files.path, files.options, "dim-vocabs", [])
     if len(sizes) != 2 or not all(type(size) is int for size in sizes):
         raise UserError(
@@ -97,7 +94,7 @@ def _sides(files: MarianFiles) -> tuple[_Side, _Side]:
     return source, target
 
 
-def _side(path: Path, size: int, side: str) -> _Side:
+def _side(path: Path, size: int, side: str) -> Side:
     if path.suffix == ".spm":
         proto = path.read_bytes()
         try:
@@ -126,12 +123,7 @@ def _side(path: Path, size: int, side: str) -> _Side:
         )
     # Marian has no start token and no padding, but a vector of zeros and a mask: ours are copies.
     order = reserve(len(tokens), start, end, unknown, pad)
-    pieces = order.pieces(tokens)
-    surface = None if path.suffix == ".spm" else ""
-    try:
-        return _Side(order, pieces, Tokenizer(reordered_proto(proto, pieces, unknown=surface)))
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+    return make_side(path, order, tokens, proto, None if path.suffix == ".spm" else "")
 
 
 def _in_order(path: Path, ids: Any) -> list[str]:

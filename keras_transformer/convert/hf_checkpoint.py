@@ -205,11 +205,21 @@ class HFCheckpoint:
             raise UserError(f"{path} is damaged. Expected a JSON object.")
         return values
 
-    def vocabulary(self, name: str) -> dict[str, int]:
-        """Return the vocabulary of a file, token -> id, in the order of the ids: 0, 1, 2, ..."""
+    def vocabulary(self, name: str, sizes: Sequence[int] | None = None) -> dict[str, int]:
+        """Return the vocabulary of a file, token -> id, in the order of the ids: 0, 1, 2, ...
+
+        Args:
+            name: name of the file.
+            sizes: the numbers of tokens that the configuration allows. Defaults to any.
+        """
         ids = self.json(name)
         if {*map(repr, ids.values())} != {*map(repr, range(len(ids)))}:
             raise UserError(f"{self.path / name} is damaged. Expected the ids 0, 1, 2, ...")
+        if sizes is not None and len(ids) not in sizes:
+            raise UserError(
+                f"{self.path}: {name} and config.json do not match. {name} has {len(ids):,} "
+                f"tokens; config.json expects {sizes[-1]:,}."
+            )
         return dict(sorted(ids.items(), key=lambda entry: entry[1]))
 
     @property

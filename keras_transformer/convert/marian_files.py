@@ -292,8 +292,8 @@ def _find_vocabularies(folder: Path) -> tuple[Path, Path]:
     paths = [x for x in paths if "vocab" in x.name] or [x for x in paths if x.suffix == ".spm"]
     if len(paths) == 1:
         return paths[0], paths[0]
-    sources = [x for x in paths if re.search("src|source", x.name)]
-    targets = [x for x in paths if re.search("trg|tgt|target", x.name)]
+    sides = ("src|source", "trg|tgt|target")
+    sources, targets = ([x for x in paths if re.search(side, x.name)] for side in sides)
     if len(sources) != 1 or len(targets) != 1:
         found = ", ".join(x.name for x in paths) or "none"
         raise UserError(
