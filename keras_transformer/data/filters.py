@@ -95,7 +95,9 @@ def _filter(
     if looks_swapped(text, *_languages(text)):
         logger.warning(
             "%r looks swapped: its sources look like %s, and its targets like %s.",
-            *(text, text.target_language, text.source_language),
+            text,
+            text.target_language,
+            text.source_language,
         )
     before = seen.get(_languages(text), set())
     now = seen[_languages(text)] = set(before)
@@ -165,7 +167,7 @@ def _reasons(
 
 
 def _ratio(pair: Pair) -> float:
-    # In UTF-8 a Chinese character has three bytes, about as many as the letters it corresponds to.
+    # In UTF-8 a Chinese character has three bytes, about the number of letters it corresponds to.
     shorter, longer = sorted(len(side.strip().encode()) for side in pair)
     return (longer - _BYTES_ADDED) / max(shorter, 1)
 

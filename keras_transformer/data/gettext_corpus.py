@@ -135,7 +135,7 @@ def _messages(folder: Path, language: str) -> dict[tuple, Pair]:
     messages = {}
     if language == ENGLISH:
         return messages
-    catalogs = [path for path in _all_catalogs(folder) if _is_of(path, folder, language)]
+    catalogs = [path for path in _all_catalogs(folder) if _is_in_language(path, folder, language)]
     if not catalogs:
         raise UserError(
             f"Cannot find catalogs of {language} in {folder}. Expected files such as "
@@ -166,7 +166,7 @@ def _names(path: Path, folder: Path) -> list[str]:
     return [*folders, *Path(name).stem.split(".")]
 
 
-def _is_of(path: Path, folder: Path, language: str) -> bool:
+def _is_in_language(path: Path, folder: Path, language: str) -> bool:
     return any(_is_same(name, language) for name in _names(path, folder))
 
 

@@ -89,7 +89,7 @@ class LanguageVotes:
 
     @property
     def is_other(self) -> bool:
-        """Whether nearly all sentences that distinguish the languages look like the other one."""
+        """True if nearly all sentences that distinguish the languages look like the other one."""
         _, others = self._votes
         return others >= _MIN_VOTES and others >= _MIN_SHARE * sum(self._votes)
 
@@ -98,7 +98,7 @@ def looks_swapped(pairs: Iterable[tuple[str, str]], source: str, target: str) ->
     """Return whether each side of a text looks like the language of the other side.
 
     Args:
-        pairs: the pairs, of which the first 1,000 are read.
+        pairs: the pairs. Only the first 1,000 are read.
         source: code of the language of the first sentences.
         target: code of the language of the second sentences.
     """

@@ -42,7 +42,10 @@ class TaggedText(ParallelText):
             )
         before = " ".join(tags)
         super().__init__(
-            *(text.name, text.split, text.source_language, text.target_language),
+            text.name,
+            text.split,
+            text.source_language,
+            text.target_language,
             lambda: ((f"{before} {source}", target) for source, target in text),
             text.bleu_tokenize,
         )

@@ -92,7 +92,7 @@ class ParallelText:
 
     @property
     def is_tagged(self) -> bool:
-        """Whether each source begins with a tag."""
+        """True if each source begins with a tag."""
         return bool(self.prefix)
 
     @classmethod

@@ -118,7 +118,7 @@ class TranslationPreprocessor:
 
     @functools.cached_property
     def has_symbols(self) -> bool:
-        """Whether both vocabularies have the reserved symbols that stand for placeholders."""
+        """True if both vocabularies have the reserved symbols that stand for placeholders."""
         try:
             return all(x.tokens_to_ids(SYMBOLS) for x in (self.tokenizer, self.source_tokenizer))
         except UserError:

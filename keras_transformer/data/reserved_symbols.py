@@ -116,7 +116,7 @@ def translations_of_words(pairs: Iterable[Pair]) -> dict[str, str]:
     Words are in lower case. A word that is too frequent to stand for a name has the translation "".
 
     Args:
-        pairs: iterable of pairs of strings, of which the first 50,000 are used.
+        pairs: iterable of pairs of strings. Only the first 50,000 are used.
     """
     sides, counts = ([], []), (Counter(), Counter())
     for pair in islice(pairs, _MOST_PAIRS):

@@ -65,7 +65,7 @@ def reordered_proto(proto: bytes, pieces: Sequence[str], unknown: str | None = N
     Args:
         proto: bytes, the serialized SentencePiece model.
         pieces: list of distinct strings in our order, the first four `RESERVED`.
-        unknown: the text that the unknown token is decoded to. Defaults to that of the model.
+        unknown: the text that the unknown token is decoded to. Defaults to the model's own.
 
     Returns:
         Bytes, a SentencePiece model whose ids are the places in `pieces`.

@@ -191,7 +191,7 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     Args:
         text: the paragraph.
         language: the code of its language, such as "de", "zh" or "pt-BR". A language without rules
-            of its own is split by those of a related language, or else of English.
+            of its own is split by the rules of a related language, or else of English.
 
     Returns:
         The sentences without surrounding white space; an empty list if the text contains nothing

@@ -231,7 +231,8 @@ class Tokenizer:
         if tokenizer.vocabulary_size < vocabulary_size:
             logger.warning(
                 "The text is too small for a vocabulary of %s: there are %s tokens.",
-                *(f"{size:,}" for size in (vocabulary_size, tokenizer.vocabulary_size)),
+                f"{vocabulary_size:,}",
+                f"{tokenizer.vocabulary_size:,}",
             )
         return tokenizer
 

@@ -173,7 +173,10 @@ def translate_file(
     skipped["without a translation"] = results.count(None)
     failed = skipped.total() - num_before
     return FileReport(
-        *(len(results), len(results) - failed, num_resumed, dict(+skipped)),
+        len(results),
+        len(results) - failed,
+        num_resumed,
+        dict(+skipped),
         [*document.remarks, *_remarks(checks)],
     )
 
@@ -340,7 +343,7 @@ def _prepared(translate: Any, units: Sequence[Any], checks: list[Any]) -> Sequen
 
 
 def _remarks(checks: Sequence[Any]) -> Iterator[str]:
-    """Yield what a model does not read of the texts with these checks."""
+    """Yield remarks on the parts of texts that a model does not read."""
     if num_cut := sum(is_cut for is_cut, _ in checks):
         yield f"cut to the longest text that the model reads (texts: {num_cut:,})"
     if unknown := [letters for _, letters in checks if letters]:

@@ -171,7 +171,7 @@ NOUNS_BY_KIND = {
     kind: tuple(noun for noun in NOUNS if noun.kind == kind)
     for kind in dict.fromkeys(noun.kind for noun in NOUNS)
 }
-# The people of whom one says "my", and those of whom one always says whose they are.
+# People that may have a possessive ("my friend"), and relatives, which nearly always have one.
 RELATIONS = tuple(word for word, _ in _TABLES["relations"])
 KIN = tuple(word for word, is_kin in _TABLES["relations"] if is_kin == "yes")
 ADJECTIVES = tuple(
@@ -195,7 +195,7 @@ BE = _verb(*_TABLES["copula"][0])
 ENGLISH_FORMS = {(verb, tense): forms for verb, tense, *forms in _TABLES["English forms"]}
 GERMAN_PRESENT = {verb: forms for verb, *forms in _TABLES["German forms"]}
 DEFINITE_ARTICLE, RELATIVE_PRONOUN = _endings("article"), _endings("relative")
-# The endings of determiners, by what they do to the adjective after them.
+# The endings of determiners, by the declension of the adjective after them.
 DETERMINER_ENDINGS = {x: _endings("determiner", x) for x in ("weak", "mixed")}
 ADJECTIVE_ENDINGS = {x: _endings("adjective", x) for x in ("weak", "mixed", "strong")}
 DETERMINERS = {
