@@ -346,7 +346,8 @@ def _segments(unit: Element) -> dict[str, str]:
     for variant in _named(unit, "tuv"):
         language = variant.get("xml:lang") or variant.get("lang")
         for segment in _named(variant, "seg") if language else ():
-            for code in [x for x in segment.iter() if _local_name(x.tag) in _CODE]:
+            codes = segment.iter() if len(segment) else ()
+            for code in [x for x in codes if _local_name(x.tag) in _CODE]:
                 # Elements in a code are `sub`, an independent text such as a footnote.
                 own = (code.text or "") + "".join(x.tail or "" for x in code)
                 code.text = _text_of_code(_local_name(code.tag), code.get("type"), own)
