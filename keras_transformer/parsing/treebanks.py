@@ -1,13 +1,15 @@
 """Treebanks: the trees of a corpus, read from files, cleaned and split, and as training pairs."""
 
 import hashlib
+import mmap
 import os
 import re
+import tempfile
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +20,6 @@ from keras_transformer.data.text_files import find_files, missing_files, validat
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.brackets import clean_tree, parse_trees, read_trees, to_bracketed
 from keras_transformer.parsing.linearization import LABELLED_BRACKETS, Linearization, most_openings
-from keras_transformer.parsing.traversal import tagged_words
 from keras_transformer.parsing.word_tags import count_tags
 from keras_transformer.progress import bar
 from keras_transformer.validation import check_choice, positive_number
@@ -36,21 +37,23 @@ _Trees = Callable[[], Iterable["Tree"]]  # Function that starts to read a treeba
 class Treebank:
     """The cleaned trees of one split of a treebank.
 
-    Creating the object reads and cleans all trees once, so that bad input is reported at once.
-    Every `iter()` starts a new pass, in which a different number of trees is an error. Trees are
-    streamed, never held in memory. Trees that consist of traces only are left out and counted.
+    Creating the object reads and cleans all trees, so that bad input is reported at once, and
+    writes them to a temporary file (in the folder `TMPDIR`), from which every `iter()` streams
+    them. Later changes of the treebank's own files have no effect. Trees that consist of traces
+    only are left out and counted.
 
     Args:
         name: name of the treebank.
         split: name of the split, such as `"train"`.
-        trees: function without arguments that starts a pass: it returns an iterable of the
-            treebank's trees, without changes.
+        trees: function without arguments that returns an iterable of the treebank's trees, without
+            changes; called once.
 
     Attributes:
         num_left_out: number of trees without any word.
 
     Raises:
-        UserError: if there are no trees, or `trees` finds bad input.
+        UserError: if there are no trees, `trees` finds bad input, or the temporary file cannot be
+            written.
 
     Example:
 
@@ -64,18 +67,32 @@ class Treebank:
         self.name = name
         self.split = split
         self.num_left_out = self._length = 0
-        self._trees = trees
+        try:
+            self._lines = self._mapped_lines(trees())
+        except OSError as error:
+            raise UserError(
+                "Cannot write the trees to the folder for temporary files: "
+                f"{error.strerror}. Set TMPDIR to a folder with enough space."
+            ) from None
+
+    def _mapped_lines(self, trees: Iterable["Tree"]) -> mmap.mmap:
+        """Return a temporary file of one cleaned tree per line, which has no name."""
         digest = hashlib.sha256()
-        for tree in bar("reading", "trees", iterable=trees()):
-            cleaned = clean_tree(tree)
-            if cleaned is None:
-                self.num_left_out += 1
-            else:
+        with tempfile.TemporaryFile() as file:
+            for tree in bar("reading", "trees", iterable=trees):
+                cleaned = clean_tree(tree)
+                if cleaned is None:
+                    self.num_left_out += 1
+                    continue
+                line = f"{to_bracketed(cleaned)}\n".encode()
+                digest.update(line)
+                file.write(line)
                 self._length += 1
-                digest.update(f"{to_bracketed(cleaned)}\n".encode())
-        self._fingerprint = digest.hexdigest()
-        if not self._length:
-            raise UserError(f"The split {split!r} of {name} has no tree with words.")
+            if not self._length:
+                raise UserError(f"The split {self.split!r} of {self.name} has no tree with words.")
+            self._fingerprint = digest.hexdigest()
+            file.flush()
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     @classmethod
     def from_file(
@@ -97,16 +114,13 @@ class Treebank:
         return cls(name, split, partial(read_trees, path))
 
     def __iter__(self) -> Iterator["Tree"]:
-        count = 0
-        for tree in map(clean_tree, self._trees()):
-            if tree is not None:
-                count += 1
-                yield tree
-        if count != self._length:
-            raise UserError(
-                f"The trees must be the same in each pass. Received: {count:,} trees in a pass "
-                f"over {self!r}"
-            )
+        return parse_trees(self._read_lines())
+
+    def _read_lines(self) -> Iterator[str]:
+        start = 0
+        while (end := self._lines.find(b"\n", start)) >= 0:
+            yield self._lines[start:end].decode()
+            start = end + 1
 
     def __len__(self) -> int:
         return self._length
@@ -156,17 +170,13 @@ def load_treebank(dataset: str, split: str, data_dir: str | PathLike | None = No
     check_choice("dataset", dataset, TREEBANKS)
     check_choice("split", split, SPLITS)
     folder = None if data_dir is None else Path(data_dir)
-    return Treebank(dataset, split, TREEBANKS[dataset](split, folder))
+    return Treebank(dataset, split, partial(TREEBANKS[dataset], split, folder))
 
 
 # The built-in corpus
 
 
-def _open_synthetic(split: str, data_dir: Path | None) -> _Trees:
-    return partial(_synthetic_trees, split)
-
-
-def _synthetic_trees(split: str) -> Iterator["Tree"]:
+def _synthetic_trees(split: str, data_dir: Path | None) -> Iterable["Tree"]:
     brackets = (example.tree for example in built_in_corpus()[split])
     return parse_trees(brackets, "the built-in corpus")
 
@@ -174,12 +184,8 @@ def _synthetic_trees(split: str) -> Iterator["Tree"]:
 # The Penn Treebank
 
 
-def _open_ptb(split: str, data_dir: Path | None) -> _Trees:
-    return partial(_trees_of_files, find_penn_treebank(split, data_dir))
-
-
-def _trees_of_files(paths: Iterable[Path]) -> Iterator["Tree"]:
-    return chain.from_iterable(map(read_trees, paths))
+def _penn_treebank(split: str, data_dir: Path | None) -> Iterable["Tree"]:
+    return chain.from_iterable(map(read_trees, find_penn_treebank(split, data_dir)))
 
 
 _EXPECTED = (
@@ -269,7 +275,7 @@ def _files_below(data_dir: Path) -> list[tuple[str, Path]]:
 # CRAFT
 
 
-def _open_craft(split: str, data_dir: Path | None) -> _Trees:
+def _craft_trees(split: str, data_dir: Path | None) -> Iterable["Tree"]:
     names = ["dev.mrg" if split == "test" else "train.mrg"]
     paths = find_files(data_dir, "craft", names)
     if not paths:
@@ -279,14 +285,13 @@ def _open_craft(split: str, data_dir: Path | None) -> _Trees:
             names,
             "Expected Penn-style trees. The treebank is at https://github.com/UCDenver-ccp/CRAFT.",
         )
-    if split == "test":
-        return partial(read_trees, *paths)
-    return partial(_craft_trees, *paths, split)
+    trees = read_trees(*paths)
+    return trees if split == "test" else _split_articles(trees, split)
 
 
-def _craft_trees(path: Path, split: str) -> Iterator["Tree"]:
+def _split_articles(trees: Iterable["Tree"], split: str) -> Iterator["Tree"]:
     last: deque[list[Tree]] = deque()
-    for article in _articles(read_trees(path)):
+    for article in _articles(trees):
         last.append(article)
         if len(last) > CRAFT_VAL_ARTICLES:
             article = last.popleft()
@@ -311,22 +316,22 @@ def _articles(trees: Iterable["Tree"]) -> Iterator[list["Tree"]]:
 # Any trees
 
 
-def _open_trees(split: str, data_dir: Path | None) -> _Trees:
+def _any_trees(split: str, data_dir: Path | None) -> Iterable["Tree"]:
     for stem in ("val", "dev") if split == "val" else (split,):
         if paths := find_files(data_dir, "trees", [f"{stem}.mrg"]):
-            return partial(read_trees, *paths)
+            return read_trees(*paths)
     alternative = " (or dev.mrg)" if split == "val" else ""
     raise missing_files(
         data_dir, "trees", [f"{split}.mrg{alternative}"], "Expected Penn-style trees."
     )
 
 
-TREEBANKS: Mapping[str, Callable[[str, Path | None], _Trees]] = MappingProxyType(
+TREEBANKS: Mapping[str, Callable[[str, Path | None], Iterable["Tree"]]] = MappingProxyType(
     {
-        "synthetic": _open_synthetic,
-        "ptb": _open_ptb,
-        "craft": _open_craft,
-        "trees": _open_trees,
+        "synthetic": _synthetic_trees,
+        "ptb": _penn_treebank,
+        "craft": _craft_trees,
+        "trees": _any_trees,
     }
 )
 
@@ -339,36 +344,7 @@ class TreeSurvey(NamedTuple):
 
     symbols: list[str]  # of all trees, sorted
     max_openings: int  # of all trees, see `most_openings`
-    tag_counts: dict[str, Counter[str]]  # of the treebank alone, see `count_tags`
-
-
-def survey_trees(
-    treebank: Iterable["Tree"], linearization: Linearization, extra: Iterable["Tree"] = ()
-) -> TreeSurvey:
-    """Read trees once and collect their symbols, openings and tags.
-
-    Args:
-        treebank: the trees of a treebank.
-        linearization: the `Linearization` that writes the trees as symbols.
-        extra: further trees, such as the output of another parser. Their tags are not counted,
-            because a tag dictionary must come from human annotation.
-
-    Returns:
-        A `TreeSurvey`.
-
-    Raises:
-        UserError: if a label cannot be written as a symbol.
-    """
-    symbols: set[str] = set()
-    openings = 0
-    tag_counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for trees, are_tags_counted in ((treebank, True), (extra, False)):
-        for tree in trees:
-            symbols.update(linearization.linearize(tree)[1])
-            openings = max(openings, most_openings(tree, linearization))
-            if are_tags_counted:
-                count_tags([tree], tag_counts)
-    return TreeSurvey(sorted(symbols), openings, tag_counts)
+    tag_counts: dict[str, Counter[str]]  # of the treebank without extra trees, see `count_tags`
 
 
 class TreePairs:
@@ -411,8 +387,8 @@ class TreePairs:
             ]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        for treebank in self._copies():
-            for tree in treebank:
+        for treebank, copies in self._parts:
+            for tree in chain.from_iterable(repeat(treebank, copies)):
                 words, symbols = self.linearization.linearize(tree)
                 yield " ".join(words), " ".join(symbols)
 
@@ -424,22 +400,24 @@ class TreePairs:
         return f"<TreePairs {self.linearization}: {treebanks}>"
 
     def sentences(self) -> Iterator[str]:
-        """Return the words of each whole tree, separated by spaces, to train a vocabulary."""
-        return (
-            " ".join(word for word, _ in tagged_words(tree))
-            for treebank in self._copies()
-            for tree in treebank
-        )
+        """Return the words of each tree, separated by spaces, to train a vocabulary."""
+        return (words for words, _ in self)
 
     @cached_property
     def survey(self) -> TreeSurvey:
-        treebank, *extra = (part for part, _ in self._parts)
-        return survey_trees(treebank, self.linearization, *extra)
+        symbols: set[str] = set()
+        openings = 0
+        tag_counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for number, (treebank, _) in enumerate(self._parts):
+            for tree in treebank:
+                symbols.update(self.linearization.linearize(tree)[1])
+                openings = max(openings, most_openings(tree, self.linearization))
+                # A tag dictionary must come from human annotation, and not from extra trees.
+                if number == 0:
+                    count_tags([tree], tag_counts)
+        return TreeSurvey(sorted(symbols), openings, tag_counts)
 
     def fingerprint(self) -> str:
         """Return the SHA-256 (hex) of all that determines the pairs."""
         parts = [(treebank.fingerprint(), copies) for treebank, copies in self._parts]
         return hashlib.sha256(repr((parts, self.linearization.serialize())).encode()).hexdigest()
-
-    def _copies(self) -> Iterator[Treebank]:
-        return (part for part, copies in self._parts for _ in range(copies))

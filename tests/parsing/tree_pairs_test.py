@@ -4,7 +4,7 @@ from nltk import Tree
 from keras_transformer.parsing.brackets import parse_trees
 from keras_transformer.parsing.linearization import LABELLED_BRACKETS, LabelledBrackets
 from keras_transformer.parsing.traversal import tagged_words
-from keras_transformer.parsing.treebanks import Treebank, TreePairs, survey_trees
+from keras_transformer.parsing.treebanks import Treebank, TreePairs
 from keras_transformer.parsing.word_tags import count_tags
 
 pytestmark = pytest.mark.once
@@ -91,8 +91,9 @@ SILVER = ("(S (NP (NP (FW chien))))",)
 
 
 def survey(*texts, extra=(), linearization=LABELLED_BRACKETS):
-    passes = [iter([Tree.fromstring(text) for text in group]) for group in (texts, extra)]
-    return survey_trees(passes[0], linearization, passes[1])
+    gold = Treebank("x", "train", lambda: map(Tree.fromstring, texts))
+    silver = Treebank("y", "train", lambda: map(Tree.fromstring, extra)) if extra else None
+    return TreePairs(gold, silver, linearization=linearization).survey
 
 
 def test_one_pass_finds_symbols_openings_and_tags():
