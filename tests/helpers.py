@@ -51,10 +51,10 @@ def some_slow(cases, fast):
     ]
 
 
-def error_of(function, *arguments):
+def error_of(function, *arguments, **options):
     """The message of the error that a call raises, which is one line."""
     with pytest.raises(UserError) as error:
-        function(*arguments)
+        function(*arguments, **options)
     assert "\n" not in str(error.value)
     return str(error.value)
 

@@ -12,7 +12,6 @@ from keras_transformer.translation import preparation
 from keras_transformer.translation.prepared_text import with_same_end
 from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.visualization import explain_translation
-from tests.helpers import error_of
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 from tests.translation.word_links_test import MODEL
 
@@ -158,15 +157,6 @@ def test_a_vocabulary_is_trained_on_texts_with_halves_of_surrogate_pairs():
 
 
 @pytest.mark.once
-def test_a_list_of_languages_is_refused_in_one_line():
-    message = error_of(echo(), ["a dog"], ["eng_Latn", "deu_Latn"])
-    assert message == (
-        "`source_lang` must be a string, the language of all texts. Received: "
-        "source_lang=['eng_Latn', 'deu_Latn']"
-    )
-
-
-@pytest.mark.once
 def test_symbols_that_the_vocabulary_lacks_are_copied_and_letters_are_named():
     translator = echo()
     with pytest.warns(UserWarning, match=r"vocabulary lacks \(ж\) in sentences\[0\]"):
@@ -217,24 +207,6 @@ def test_escaped_tags_of_a_unit_enclose_their_words(translator):
     assert found.text == 'Zwei Männer sitzen auf <a href="x.html">einer Bank</a>.'
     quoted = translator(r"A man gives <b class=\"x\">red balls</b> to a girl.")
     assert r"<b class=\"x\">" in quoted and quoted.index("<b ") < quoted.index("</b>")
-
-
-@pytest.mark.once
-def test_what_is_no_list_of_texts_is_refused_in_one_line_by_each_method():
-    translator = echo()
-    for texts in ("the dog", None, 5, MarkedText("the dog")):
-        for method in (
-            translator.prepare,
-            *(translator.translate_units, lambda x: list(translator.n_best(x, 1))),
-        ):
-            assert "`sentences` must be a list" in error_of(lambda f=method, x=texts: f(x))
-        assert "`sources` must be a list" in error_of(lambda x=texts: translator.score(x, ["a"]))
-    for texts in ([None], [5], [b"the dog"]):
-        assert "[0]=" in error_of(lambda x=texts: translator.prepare(x))
-        assert "[0]" in error_of(lambda x=texts: translator.score(x, ["a"]))
-    for number in (0, 1.5, "2", None):
-        message = error_of(lambda x=number: list(translator.n_best(["the dog"], x)))
-        assert message.startswith("`num_results` must be a positive integer.")
 
 
 def test_the_language_that_a_text_of_html_declares_becomes_the_target():

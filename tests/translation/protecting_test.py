@@ -5,7 +5,6 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.visualization import explain_translation
-from tests.helpers import error_of
 from tests.translation.word_links_test import MODEL
 
 # The texts of the issue, and what the model makes of them.
@@ -115,8 +114,3 @@ def test_symbols_are_numbers_on_the_page_of_an_explanation(translator):
     explanation = explain_translation(translator, "A man pays {name}.")
     for shown in (explanation.html(), str(explanation)):
         assert "pays ①" in shown and SYMBOLS[0] not in shown and "\\uee10" not in shown
-
-
-def test_bad_arguments_are_named(translator):
-    assert "html, markdown. Received: markup='xml'" in error_of(translator.protecting, "xml")
-    assert "Received: '('" in error_of(translator.protecting, None, ["("])

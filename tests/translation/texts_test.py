@@ -196,11 +196,6 @@ def test_texts_of_any_size_come_back_as_they_were():
     assert [translator(text) for text in texts] == texts
 
 
-def test_another_way_to_split_is_refused():
-    with pytest.raises(kt.UserError, match='"sentences", "lines" or None.*split=\'words\''):
-        copying_translator()(["a dog"], split="words")
-
-
 def test_the_preset_says_how_its_texts_were():
     text = "the dog. the cat.\nthe man."
     sizes = {}

@@ -37,10 +37,9 @@ PREFIXES = {"source_prefix": ["<fr>"], "target_prefix": ["<b>", "<a>"]}
 
 
 def new_translator(**options):
-    options = {"extra_length": 4, "batch_tokens": 64, **PREFIXES, **options}
-    return kt.Translator(
-        model(), target_tokenizer(), source_tokenizer=source_tokenizer(), **options
-    )
+    common = {"model": model(), "source_tokenizer": source_tokenizer(), **PREFIXES}
+    options = {"extra_length": 4, "batch_tokens": 64, **common, **options}
+    return kt.Translator(preprocessor=target_tokenizer(), **options)
 
 
 def searched(translator, text, search):
@@ -123,34 +122,6 @@ def test_a_long_source_keeps_its_prefix():
     )
     assert actual[0] == expected[0]
     assert actual[1] == pytest.approx(expected[1], abs=1e-4)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"source_prefix": "<fr>"}, "`source_prefix` must be a list of tokens"),
-        ({"source_prefix": ["<b>"]}, "`source_prefix` must be tokens.*no token '<b>'"),
-        ({"target_prefix": ["<fr>"]}, "`target_prefix` must be tokens.*no token '<fr>'"),
-        ({"max_source_length": 2}, "3 or larger.*prefix of 1.*max_source_length=2"),
-    ],
-)
-def test_unknown_prefix_tokens_are_refused(options, message):
-    with pytest.raises(kt.UserError, match=message):
-        new_translator(**options)
-
-
-@pytest.mark.once
-def test_a_table_of_positions_needs_room_for_the_prefix_too():
-    positions = {"position_encoding": "learned", "max_length": 6}
-    translator = kt.Translator(
-        new_model(**positions, vocabulary_size=60),
-        target_tokenizer(),
-        source_prefix=["<a>"],
-        extra_length=4,
-    )
-    with pytest.raises(kt.UserError, match="max_length=6"):
-        translator(["the dog"])
 
 
 @pytest.mark.once
