@@ -8,7 +8,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.protection.spans import MarkedText, Span
-from keras_transformer.translation import preparation
+from keras_transformer.translation import preparation, prepared_text
 from keras_transformer.translation.prepared_text import with_same_end
 from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.visualization import explain_translation
@@ -232,3 +232,16 @@ def test_no_white_space_is_left_where_a_model_writes_symbols_that_its_source_lac
         assert translator("the cat") == "the dog"
     translator.output = f"the {first} dog {second}"
     assert translator("the {x} cat") == "the {x} dog"
+
+
+def test_symbols_are_read_and_written_without_a_pass_for_links(monkeypatch):
+    translator = echo(symbols=True)
+    monkeypatch.setattr(prepared_text, "word_links", None)  # would raise an error
+    texts = ["a dog sees %s and {name}\n\n  the cat runs", "%d", "a https://a.b/c tree", "a cat"]
+    for split in ("sentences", "lines"):
+        assert translator(texts, split=split) == texts
+    assert translator(texts[1:], split=None) == texts[1:]
+    (page,) = translator.prepare(["<p>the {x}</p>"])
+    assert page.sentences == [f"the {SYMBOLS[0]}"]
+    many = " and ".join(f"{{x{i}}}" for i in range(13))
+    assert translator(many) == many

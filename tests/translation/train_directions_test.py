@@ -8,6 +8,8 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
+from keras_transformer.untranslated import SYMBOLS
+from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
 pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
@@ -50,11 +52,11 @@ def test_a_training_of_two_vocabularies_resumes_and_loads(tmp_path):
     assert (sizes["source_vocabulary_size"], sizes["vocabulary_size"]) == (150, 200)
     assert translator.source_tokenizer.vocabulary_size == 150
     # Of the sides' texts: the word of one is no word of the other.
-    for tokenizer, own, other in (
+    for vocabulary, own, other in (
         (translator.source_tokenizer, "the", "der"),
         (translator.tokenizer, "der", "the"),
     ):
-        assert len(tokenizer.tokens(own)) < len(tokenizer.tokens(other))
+        assert len(vocabulary.tokens(own)) < len(vocabulary.tokens(other))
     translator.search = kt.BeamSearch(2, extra_length=4)
     expected = translator(SENTENCES)
     loaded = kt.Translator.from_preset(tmp_path / "run" / "model", beam_size=2, extra_length=4)
@@ -161,3 +163,28 @@ def test_what_is_no_text_is_refused_before_a_folder_is_made(tmp_path, wrong):
         with pytest.raises(kt.UserError, match="must be (pairs of strings|a pair of strings)"):
             kt.Translator.train(*texts, output_dir=tmp_path / "run", steps=1)
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_preset_gets_symbols_after_its_own_tokens(tmp_path):
+    pairs = [(f"{a} {{x}}", f"{{x}} {b}") for a, b in sentence_pairs(40)]
+    first = kt.Translator(new_model(), tokenizer(), {"source": "en"})
+    first.save_to_preset(tmp_path / "plain")
+    assert not first.preprocessor.has_symbols
+    options = {"init": str(tmp_path / "plain"), "steps": 1, "batch_tokens": 512, "seed": 3}
+    options |= {"peak_learning_rate": 1e-9, "protect": True}
+    second = kt.Translator.train(pairs, pairs[:2], output_dir=tmp_path / "symbols", **options)
+    assert second.preprocessor.has_symbols
+    size = first.tokenizer.vocabulary_size
+    for old, new in zip(first.model.weights, second.model.weights, strict=True):
+        added = len(SYMBOLS) if old.shape[0] == size else 0
+        assert new.shape[0] == old.shape[0] + added
+        kept = np.array(new)[: old.shape[0]]
+        np.testing.assert_allclose(kept, np.array(old), atol=1e-5)
+    loaded = kt.Translator.from_preset(tmp_path / "symbols" / "model")
+    for split in ("sentences", None):
+        found = loaded.n_best(["a dog %s sees {name} the <b>cat</b>"], 2, split=split)
+        for text, _ in next(found):
+            assert all(text.count(x) == 1 for x in ("%s", "{name}", "<b>", "</b>"))
+            assert not {*SYMBOLS} & {*text}
+    with pytest.raises(kt.UserError, match="`protect` must be left out with `lora`"):
+        kt.Translator.train(pairs, pairs, output_dir=tmp_path / "lora", lora=2, **options)
