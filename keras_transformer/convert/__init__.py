@@ -1,7 +1,7 @@
 """Converters of other libraries' models: `kt.convert`.
 
-Each function reads a folder or `hf://user/repository`, runs no code of it, and returns a `Preset`:
-`kt.Translator.from_preset(preset)` is the translator.
+Each function reads a folder or `hf://user/repository`, and runs no code of it. It returns a
+`kt.convert.Preset`: `kt.Translator.from_preset(preset)` is the translator.
 `keras-transformer convert FORMAT SOURCE DESTINATION` writes the result as a preset.
 
 - `marian`: Marian and OPUS-MT, in Marian's own form or HuggingFace's.

@@ -1,3 +1,4 @@
+from keras_transformer.presets.format import Preset as Preset
 from keras_transformer.convert.foreign_layers import SSRU as SSRU
 from keras_transformer.convert.foreign_transformer import ForeignTransformer as ForeignTransformer
 from keras_transformer.convert.from_hf_marian import marian as marian

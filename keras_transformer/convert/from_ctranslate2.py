@@ -90,7 +90,7 @@ def ctranslate2(
             Models converted from HuggingFace need it, but do not add it.
 
     Returns:
-        A `Preset`, which `kt.Translator.from_preset` accepts.
+        A `kt.convert.Preset`, which `kt.Translator.from_preset` accepts.
 
     Raises:
         UserError: if there is no such model, it is damaged, or it has parts that `Transformer` does

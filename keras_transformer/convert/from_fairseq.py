@@ -61,7 +61,7 @@ def fsmt(source: str | Path) -> Preset:
             `vocab-src.json`, `vocab-tgt.json` and `merges.txt`; or `hf://user/repository`.
 
     Returns:
-        A `Preset`, which `kt.Translator.from_preset` accepts.
+        A `kt.convert.Preset`, which `kt.Translator.from_preset` accepts.
 
     Raises:
         UserError: if there is no such folder, repository or network; if a file is missing, damaged
@@ -191,7 +191,7 @@ def m2m100(
             `tgt_lang`.
 
     Returns:
-        A `Preset`, which `kt.Translator.from_preset` accepts.
+        A `kt.convert.Preset`, which `kt.Translator.from_preset` accepts.
 
     Raises:
         UserError: if there is no such folder, repository or network; if a file is missing, damaged

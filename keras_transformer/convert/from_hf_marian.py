@@ -102,7 +102,7 @@ def marian(source: str | Path, target_language: str | None = None) -> Preset:
             `"deu"` stands for the token `>>deu<<`, which then begins every source.
 
     Returns:
-        A `Preset`, which `kt.Translator.from_preset` accepts.
+        A `kt.convert.Preset`, which `kt.Translator.from_preset` accepts.
 
     Raises:
         UserError: if there is no such folder, repository or network; if a file is missing, damaged
