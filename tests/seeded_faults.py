@@ -91,8 +91,7 @@ FAULTS = {
         ("if self.normalize_first:", "if False:"),
     ],
     "convert/foreign_layers.py": [
-        ("self.dropout_layer(y, training=training)", "self.dropout_layer(y)"),
-        ("PRE_NORM if normalize_first else POST_NORM", "POST_NORM"),
+        ("functools.partial(self.dropout_layer, training=training)", "self.dropout_layer"),
         ("is_before = positions < cache_index", "is_before = positions <= cache_index"),
         ("forget * earlier_new + new", "earlier_new + new"),
     ],
@@ -118,6 +117,7 @@ FAULTS = {
         ("return logits if self.output_bias is None else", "return logits if True else"),
         ("ones = ops.ones_like(", "ones = ops.zeros_like("),
         ("ops.where(is_start, ops.zeros_like(scale), scale)", "scale"),
+        ("PRE_NORM if self.normalize_first else POST_NORM", "POST_NORM"),
     ],
     "models/layout.py": [
         (r'".*token_embedding/embeddings": (0, 2)', r'".*token_embedding": (1, 2)'),

@@ -1,5 +1,6 @@
 """Layers that only models trained elsewhere need: see `ForeignTransformer`."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -7,7 +8,6 @@ import keras
 from keras import ops
 
 from keras_transformer.annotations import Shape, Tensor
-from keras_transformer.errors import UserError
 from keras_transformer.layers import (
     FeedForward,
     SinePositionEncoding,
@@ -27,26 +27,6 @@ _MOST_DOUBLINGS = 16
 
 POST_NORM, PRE_NORM = "sdan", "nsda"
 """The steps of the paper's sub-layers (section 3.1), and of their pre-norm form."""
-
-
-def validate_steps(name: str, steps: str, letters: str) -> None:
-    """Validate the steps around a part of a model.
-
-    Args:
-        name: name of the option.
-        steps: its value.
-        letters: the letters of `run_steps` that it may have.
-
-    Raises:
-        UserError: if `steps` has other letters, or lacks a single "s" that is one of `letters`.
-    """
-    is_text = isinstance(steps, str) and set(steps) <= set(letters)
-    if not is_text or ("s" in letters and steps.count("s") != 1):
-        once = ', with "s" once' if "s" in letters else ""
-        raise UserError(
-            f"`{name}` must be a string of the letters {', '.join(letters)}{once}. "
-            f"Received: {name}={steps!r}"
-        )
 
 
 def run_steps(
@@ -141,17 +121,15 @@ class ForeignLayer(TransformerLayer):
     def __init__(
         self,
         *args: Any,
-        steps: str | None = None,
+        steps: str = POST_NORM,
         feed_forward_depth: int = 2,
         attention_dropout: float = 0.0,
-        normalize_first: bool = False,
         **kwargs: Any,
     ):
-        # The base class makes the parts of the layer.
-        self.steps = steps or (PRE_NORM if normalize_first else POST_NORM)
-        self.feed_forward_depth = feed_forward_depth
+        self.steps = steps
+        self.feed_forward_depth = feed_forward_depth  # The base class makes the network.
         self.attention_dropout = attention_dropout
-        super().__init__(*args, normalize_first=normalize_first, **kwargs)
+        super().__init__(*args, **kwargs)
 
     def _make_feed_forward(self) -> FeedForward:
         return DeepFeedForward(
@@ -162,26 +140,19 @@ class ForeignLayer(TransformerLayer):
             name="feed_forward",
         )
 
-    def _make_attention(self, name: str, inputs_shape: Shape, **options: Any) -> MultiHeadAttention:
-        return super()._make_attention(
-            name, inputs_shape, dropout=self.attention_dropout, **options
-        )
+    def _make_attention(self, name: str, *args: Any, **options: Any) -> MultiHeadAttention:
+        return super()._make_attention(name, *args, dropout=self.attention_dropout, **options)
 
-    def _make_norm(self, sublayer: str) -> None:
+    def _add_norm(self, sublayer: str, inputs_shape: Shape, kind: str = "norm") -> None:
         """Set the attributes `{sublayer}_norm` and `{sublayer}_pre_norm`, None where not needed.
 
         A sub-layer with only one of them has it as `{sublayer}_norm`.
         """
-        before, after = ("n" in part for part in self.steps.split("s"))
-        for name, is_needed in (("norm", before or after), ("pre_norm", before and after)):
-            name = f"{sublayer}_{name}"
-            setattr(self, name, self._layer_norm(name) if is_needed else None)
-
-    def _build_norms(self, inputs_shape: Shape, *sublayers: str) -> None:
-        for kind in ("norm", "pre_norm"):
-            for sublayer in sublayers:
-                if (norm := getattr(self, f"{sublayer}_{kind}")) is not None:
-                    norm.build(inputs_shape)
+        number = sum("n" in part for part in self.steps.split("s"))
+        for kind, is_needed in (("norm", number > 0), ("pre_norm", number > 1)):
+            setattr(self, f"{sublayer}_{kind}", None)
+            if is_needed:
+                super()._add_norm(sublayer, inputs_shape, kind)
 
     def _residual(
         self,
@@ -192,10 +163,7 @@ class ForeignLayer(TransformerLayer):
     ) -> Tensor:
         """Return the output of a sub-layer with its `steps`."""
         own = None if norm is None else getattr(self, norm.name.replace("_norm", "_pre_norm"))
-
-        def dropout(y: Tensor) -> Tensor:
-            return self.dropout_layer(y, training=training)
-
+        dropout = functools.partial(self.dropout_layer, training=training)
         before, after = self.steps.split("s")
         y = sublayer(run_steps(x, before, own or norm, dropout, x))
         return run_steps(y, after, norm, dropout, x)
@@ -215,7 +183,7 @@ class ForeignEncoderLayer(ForeignLayer, TransformerEncoderLayer):
 
     Args:
         *args: arguments of `TransformerEncoderLayer`.
-        steps: `sublayer_steps`, or None for the paper's steps.
+        steps: the steps of each sub-layer as letters: see `ForeignTransformer`.
         feed_forward_depth: the number of matrices of the feed-forward network.
         attention_dropout: probability of dropping an attention weight.
         **kwargs: further arguments of `TransformerEncoderLayer`.
@@ -244,10 +212,10 @@ class ForeignDecoderLayer(ForeignLayer, TransformerDecoderLayer):
         self.is_recurrent = self_attention == "ssru"
         self.normalize_keys = normalize_keys
 
-    def _make_attention(self, name: str, inputs_shape: Shape, **options: Any) -> Any:
+    def _make_attention(self, name: str, *args: Any, **options: Any) -> Any:
         if self.is_recurrent and name == "self_attention":
             return SSRU(dtype=self.dtype_policy, name=name)
-        return super()._make_attention(name, inputs_shape, **options)
+        return super()._make_attention(name, *args, **options)
 
     def _causal_mask(self, *args: Any) -> Tensor:
         # In a recurrence, padding comes after all other positions, and so changes none of them.
@@ -393,14 +361,6 @@ class SSRU(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return input_shape
-
-    def compute_output_spec(
-        self, inputs: Tensor, cache: Cache | None = None, *args: Any, **kwargs: Any
-    ) -> Tensor | tuple[Tensor, Cache]:
-        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        if cache is None:
-            return outputs
-        return outputs, tuple(keras.KerasTensor(x.shape, dtype=x.dtype) for x in cache)
 
 
 def _scan(forget, new):

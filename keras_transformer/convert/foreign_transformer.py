@@ -1,6 +1,7 @@
 """A `Transformer` with the options that only models trained elsewhere need."""
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -15,16 +16,19 @@ from keras_transformer.convert.foreign_layers import (
     ForeignEncoderLayer,
     ForeignSinePositionEncoding,
     run_steps,
-    validate_steps,
 )
 from keras_transformer.errors import UserError
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.encoder_decoder import Decoder, Encoder, Stack
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import START_ID
-from keras_transformer.validation import positive_number
-
-DECODER_TYPES = ("attention", "ssru")
+from keras_transformer.validation import (
+    check_choice,
+    check_optional,
+    positive_integer,
+    positive_number,
+    whole_number,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +57,8 @@ class ForeignConfig(TransformerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._validate_size("feed_forward_depth")
-        for name in ("decoder_intermediate_dim", "decoder_feed_forward_depth"):
-            if getattr(self, name) is not None:
-                self._validate_size(name)
+        sizes = ("feed_forward_depth", "decoder_intermediate_dim", "decoder_feed_forward_depth")
+        check_optional(positive_integer, self, *sizes)
         self._validate_sinusoids()
         self._validate_steps()
         self._validate_decoder()
@@ -83,11 +85,7 @@ class ForeignConfig(TransformerConfig):
 
     def _validate_sinusoids(self) -> None:
         first_position, max_wavelength = self.first_position, self.max_wavelength
-        if not isinstance(first_position, int) or first_position < 0:
-            raise UserError(
-                "`first_position` must be an integer, 0 or larger. "
-                f"Received: first_position={first_position}"
-            )
+        whole_number("first_position", first_position)
         positive_number("max_wavelength", max_wavelength)
         if self.max_length is not None and (first_position, max_wavelength) != (0, 10000):
             raise UserError(
@@ -99,25 +97,23 @@ class ForeignConfig(TransformerConfig):
     def _validate_steps(self) -> None:
         letters = {"embedding_steps": "dn", "sublayer_steps": "nsda", "final_steps": "dan"}
         for name, known in letters.items():
-            if getattr(self, name) is not None:
-                validate_steps(name, getattr(self, name), known)
-        if self.sublayer_steps is not None and self.normalize_first:
-            raise UserError(
-                "`sublayer_steps` replaces `normalize_first`. Received: "
-                f"sublayer_steps={self.sublayer_steps!r}, normalize_first=True"
-            )
-        if self.final_steps is not None and self.final_norm is not None:
-            raise UserError(
-                "`final_steps` replaces `final_norm`. Received: "
-                f"final_steps={self.final_steps!r}, final_norm={self.final_norm}"
-            )
+            steps = getattr(self, name)
+            is_text = steps is None or (isinstance(steps, str) and {*steps} <= {*known})
+            if not is_text or ("s" in known and steps is not None and steps.count("s") != 1):
+                once = ', with "s" once' if "s" in known else ""
+                raise UserError(
+                    f"`{name}` must be a string of the letters {', '.join(known)}{once}. "
+                    f"Received: {name}={steps!r}"
+                )
+        for name, other in (("sublayer_steps", "normalize_first"), ("final_steps", "final_norm")):
+            if getattr(self, name) is not None and getattr(self, other) != self.defaults()[other]:
+                raise UserError(
+                    f"`{name}` replaces `{other}`. Received: {name}={getattr(self, name)!r}, "
+                    f"{other}={getattr(self, other)}"
+                )
 
     def _validate_decoder(self) -> None:
-        if self.decoder_type not in DECODER_TYPES:
-            raise UserError(
-                f"`decoder_type` must be one of {', '.join(DECODER_TYPES)}. "
-                f"Received: decoder_type={self.decoder_type!r}"
-            )
+        check_choice("decoder_type", self.decoder_type, ("attention", "ssru"))
         if not self.normalize_keys and self.decoder_type != "attention":
             raise UserError('`normalize_keys=False` requires `decoder_type="attention"`.')
         if self.tied_decoder_layers is None:
@@ -159,15 +155,12 @@ class ForeignStack(Stack):
                 name=f"{self.name}_position_encoding",
             )
 
-        def norm(name: str) -> keras.layers.LayerNormalization:
-            return keras.layers.LayerNormalization(
-                epsilon=config.layer_norm_epsilon, dtype=dtype, name=f"{self.name}_{name}"
-            )
-
-        self.embedding_steps = config.embedding_steps
-        self.embedding_norm = norm("embedding_norm") if "n" in self.embedding_steps else None
-        self.final_steps = config.steps_at_the_end
-        self.layer_norm = norm("norm") if "n" in self.final_steps else None
+        self.embedding_steps, self.final_steps = config.embedding_steps, config.steps_at_the_end
+        self.embedding_norm = self.layer_norm = None
+        if "n" in self.embedding_steps:
+            self.embedding_norm = self.make_norm("embedding_norm", config, dtype)
+        if "n" in self.final_steps:
+            self.layer_norm = self.make_norm("norm", config, dtype)
 
     def layer_options(self, config: ForeignConfig) -> dict[str, Any]:
         return {
@@ -179,14 +172,12 @@ class ForeignStack(Stack):
 
     def embed(self, token_ids: Tensor, training: bool | None = None, **options: Any) -> Tensor:
         x = super().embed(token_ids, training=False, **options)
-        return run_steps(x, self.embedding_steps, self.embedding_norm, self._dropout(training))
+        dropout = functools.partial(self.dropout, training=training)
+        return run_steps(x, self.embedding_steps, self.embedding_norm, dropout)
 
     def finish(self, x: Tensor, embedded: Tensor, training: bool | None = None) -> Tensor:
-        dropout = self._dropout(training)
+        dropout = functools.partial(self.dropout, training=training)
         return run_steps(x, self.final_steps, self.layer_norm, dropout, embedded)
-
-    def _dropout(self, training: bool | None) -> Callable[[Tensor], Tensor]:
-        return lambda x: self.dropout(x, training=training)
 
 
 class ForeignEncoder(ForeignStack, Encoder):
@@ -316,18 +307,13 @@ class ForeignTransformer(Transformer):
         config = ForeignConfig(*args, **hyperparameters)
         self._build_graph(config, dtype, name, trainable)
 
-    @staticmethod
-    def get_layout_map(
-        device_mesh: keras.distribution.DeviceMesh,
-        model_parallel_dim_name: str = "model",
-        data_parallel_dim_name: str = "batch",
-    ) -> keras.distribution.LayoutMap:
-        """Map the weights to devices, as `Transformer.get_layout_map`."""
-        layout_map = Transformer.get_layout_map(
-            device_mesh, model_parallel_dim_name, data_parallel_dim_name
-        )
-        layout_map[r".*output_bias/bias"] = (model_parallel_dim_name,)
-        return layout_map
+
+# The defaults of the hyperparameters that `Transformer` lacks.
+_DEFAULTS = {
+    name: default
+    for name, default in ForeignConfig.defaults().items()
+    if name not in TransformerConfig.names()
+}
 
 
 def foreign_values(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -336,12 +322,10 @@ def foreign_values(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         hyperparameters: dict of arguments of `ForeignTransformer`.
     """
-    defaults = ForeignConfig.defaults()
-    foreign = {name for name in ForeignConfig.names() if name not in TransformerConfig.names()}
     return {
-        name: value
-        for name, value in hyperparameters.items()
-        if name in foreign and value != defaults[name]
+        name: hyperparameters[name]
+        for name, default in _DEFAULTS.items()
+        if hyperparameters.get(name, default) != default
     }
 
 
@@ -356,8 +340,7 @@ def make_transformer(**arguments: Any) -> Transformer:
     """
     if foreign_values(arguments):
         return ForeignTransformer(**arguments)
-    foreign = {*ForeignConfig.names()} - {*TransformerConfig.names()}
-    return Transformer(**{name: x for name, x in arguments.items() if name not in foreign})
+    return Transformer(**{name: x for name, x in arguments.items() if name not in _DEFAULTS})
 
 
 def output_bias(model: Transformer) -> keras.Variable | None:

@@ -9,12 +9,14 @@ from keras_transformer.layers.position_encoding import (
     LearnedPositionEncoding,
     SinePositionEncoding,
 )
+from keras_transformer.layers.restricted_attention import RestrictedSelfAttention
 
 __all__ = [
     "Dropout",
     "FeedForward",
     "LearnedPositionEncoding",
     "MultiHeadAttention",
+    "RestrictedSelfAttention",
     "SinePositionEncoding",
     "TransformerDecoderLayer",
     "TransformerEncoderLayer",

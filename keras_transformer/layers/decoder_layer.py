@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
-from keras_transformer.layers.multi_head_attention import Cache
+from keras_transformer.layers.multi_head_attention import Cache, symbolic_like
 from keras_transformer.layers.transformer_layer import TransformerLayer
 
 
@@ -64,14 +64,14 @@ class TransformerDecoderLayer(TransformerLayer):
         return [layer for part in parts for layer in part.dense_layers]
 
     def build(self, inputs_shape: Shape, encoder_sequence_shape: Shape | None = None) -> None:
+        self._add_norm("feed_forward", inputs_shape)
         self.self_attention = self._make_attention("self_attention", inputs_shape)
         self.self_attention.build(inputs_shape)
         self.cross_attention = self._make_attention("cross_attention", inputs_shape)
         self.cross_attention.build(inputs_shape, encoder_sequence_shape)
         self.feed_forward.build(inputs_shape)
-        self._make_norm("self_attention")
-        self._make_norm("cross_attention")
-        self._build_norms(inputs_shape, "self_attention", "cross_attention", "feed_forward")
+        self._add_norm("self_attention", inputs_shape)
+        self._add_norm("cross_attention", inputs_shape)
 
     def call(
         self,
@@ -176,17 +176,12 @@ class TransformerDecoderLayer(TransformerLayer):
         return_attention_scores: bool = False,
         **kwargs: Any,
     ) -> Tensor | tuple:
-        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        more = []
+        outputs = [keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)]
         if cache_index is not None:
-            more.append(
-                keras.tree.map_structure(lambda x: keras.KerasTensor(x.shape, dtype=x.dtype), cache)
-            )
+            outputs.append(keras.tree.map_structure(symbolic_like, cache))
         if return_attention_scores:
-            cross = None if cache is None else cache["cross"]
-            options = {"cache": cross, "return_attention_scores": True}
-            _, weights = self.cross_attention.compute_output_spec(
-                inputs, encoder_sequence, **options
-            )
-            more.append(weights)
-        return (outputs, *more) if more else outputs
+            cross = {"cache": None if cache is None else cache["cross"]}
+            outputs += self.cross_attention.compute_output_spec(
+                inputs, encoder_sequence, **cross, return_attention_scores=True
+            )[1:]
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -1,5 +1,5 @@
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -9,7 +9,6 @@ from keras import ops
 from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.restricted_attention import over_all_positions, restricted_attention
 from keras_transformer.layers.tensor_ops import masked_softmax, slice_update
 
 # The variance of the initial W^Q, W^K and W^V, as a fraction of Glorot's. It equals Glorot's if the
@@ -27,13 +26,18 @@ _record: ContextVar[dict[keras.layers.Layer, list[Tensor]] | None] = ContextVar(
 
 
 @contextlib.contextmanager
-def recorded_attention() -> Iterator[dict[keras.layers.Layer, list[Tensor]]]:
-    """Record the attention weights of each `MultiHeadAttention` that is called within the block.
+def recorded_attention(
+    layers: Iterable[keras.layers.Layer],
+) -> Iterator[dict[keras.layers.Layer, list[Tensor]]]:
+    """Record the attention weights of some `MultiHeadAttention` layers within the block.
+
+    Args:
+        layers: the layers.
 
     Returns:
         A dict of layer -> list of the weights of its calls, `(batch, num_heads, target, source)`.
     """
-    record = {}
+    record = {layer: [] for layer in layers}
     token = _record.set(record)
     try:
         yield record
@@ -42,15 +46,20 @@ def recorded_attention() -> Iterator[dict[keras.layers.Layer, list[Tensor]]]:
 
 
 def record_weights(layer: keras.layers.Layer, make_weights: Callable[[], Tensor]) -> None:
-    """Record the weights of a layer if they are recorded; making them costs time and memory.
+    """Record the weights of a layer if it is recorded. Otherwise making them costs nothing.
 
     Args:
         layer: the layer.
         make_weights: function that returns its weights `(batch, num_heads, target, source)`.
     """
     record = _record.get()
-    if record is not None:
-        record.setdefault(layer, []).append(make_weights())
+    if record is not None and layer in record:
+        record[layer].append(make_weights())
+
+
+def symbolic_like(x: Tensor) -> keras.KerasTensor:
+    """Return a symbolic tensor of the shape and dtype of a tensor."""
+    return keras.KerasTensor(x.shape, dtype=x.dtype)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -72,9 +81,6 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
         dropout: probability of dropping an attention weight. The paper uses none.
         use_bias: whether the four projections have biases. The paper's have none.
-        attention_window: r, an odd number, for self-attention only: a position attends to the
-            `r // 2` before it, to itself, and to the `r // 2` after it (section 4). Defaults to all
-            positions.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -82,9 +88,8 @@ class MultiHeadAttention(keras.layers.Layer):
         value: float tensor `(batch, source, hidden_dim)` that is projected to keys and values.
             Defaults to `query`: self-attention.
         attention_mask: boolean tensor that broadcasts to `(batch, target, source)`, true where a
-            query may attend. A query that may attend to no position attends to all equally. With
-            `attention_window`, `(batch, 1, source)`: false at padding. Defaults to the mask that
-            Keras keeps with `value`, if there is one.
+            query may attend. A query that may attend to no position attends to all equally.
+            Defaults to the mask that Keras keeps with `value`, if there is one.
         cache: a pair `(key, value)` of projected heads, `(batch, num_heads, key_dim, source)` (the
             keys are the columns, as in K^T) and `(batch, num_heads, source, value_dim)`, which
             replaces the projections of `value`.
@@ -102,8 +107,7 @@ class MultiHeadAttention(keras.layers.Layer):
         `return_attention_scores`).
 
     Raises:
-        UserError: if a size is not a positive integer, `cache_index` is passed without `cache`,
-            or `attention_window` is not odd or is used for anything but self-attention.
+        UserError: if a size is not a positive integer, or `cache_index` is passed without `cache`.
     """
 
     def __init__(
@@ -113,7 +117,6 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: int | None = None,
         dropout: float = 0.0,
         use_bias: bool = False,
-        attention_window: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -124,18 +127,11 @@ class MultiHeadAttention(keras.layers.Layer):
         for name, size in sizes.items():
             if not isinstance(size, int) or size < 1:
                 raise UserError(f"`{name}` must be a positive integer. Received: {name}={size!r}")
-        if attention_window is not None and not _is_odd(attention_window):
-            raise UserError(
-                "`attention_window` must be a positive odd integer: the same number of positions "
-                "before and after, and the position itself. "
-                f"Received: attention_window={attention_window!r}"
-            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
-        self.attention_window = attention_window
         self.query_dense = self._projection("query", num_heads * key_dim, _INPUT_SCALE)
         self.key_dense = self._projection("key", num_heads * key_dim, _INPUT_SCALE)
         self.value_dense = self._projection("value", num_heads * value_dim, _INPUT_SCALE)
@@ -169,15 +165,6 @@ class MultiHeadAttention(keras.layers.Layer):
         if attention_mask is None and cache is None:
             padding_mask = mask if value is None else value_mask
             attention_mask = None if padding_mask is None else padding_mask[:, None, :]
-        if self.attention_window is not None:
-            if return_attention_scores or any(x is not None for x in (value, cache, cache_index)):
-                raise UserError(
-                    "With `attention_window`, only `query` and `attention_mask` are supported: "
-                    "the layer is self-attention without a cache, and does not compute the weights "
-                    "of all positions. Received: `value`, `cache`, `cache_index` "
-                    "or `return_attention_scores`."
-                )
-            return self._restricted(query, attention_mask, self.attention_window, training)
         if cache_index is not None:
             if cache is None:
                 raise UserError("`cache_index` requires a `cache`. Received: cache=None")
@@ -226,29 +213,6 @@ class MultiHeadAttention(keras.layers.Layer):
             ops.zeros((*heads, length, self.value_dim), self.compute_dtype),
         )
 
-    def _restricted(self, inputs, attention_mask, window, training):
-        if attention_mask is not None and attention_mask.shape[-2] != 1:
-            raise UserError(
-                "With `attention_window`, `attention_mask` must have the shape (batch, 1, source). "
-                f"Received: attention_mask of shape {tuple(attention_mask.shape)}"
-            )
-        key, value = self.project(inputs)
-        length = ops.shape(inputs)[1]
-
-        def record_and_drop(weights):
-            record_weights(self, lambda: over_all_positions(weights, length, window))
-            return self.dropout_layer(weights, training=training)
-
-        heads = restricted_attention(
-            self._scaled_query(inputs),
-            ops.transpose(key, (0, 1, 3, 2)),
-            value,
-            window=window,
-            padding_mask=attention_mask,
-            dropout=record_and_drop,
-        )
-        return self.output_dense(self._merge_heads(heads))
-
     def _scaled_query(self, query):
         # Scaling the queries by 1 / sqrt(d_k) costs less than scaling the scores.
         query = self._split_heads(self.query_dense(query), self.key_dim)
@@ -293,7 +257,7 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Tensor | tuple:
         outputs = [keras.KerasTensor(query.shape, dtype=self.compute_dtype)]
         if cache_index is not None:
-            outputs.append(tuple(keras.KerasTensor(x.shape, dtype=x.dtype) for x in cache or ()))
+            outputs.append(keras.tree.map_structure(symbolic_like, cache))
         if return_attention_scores:
             batch, target, _ = query.shape
             source = (query if value is None else value).shape[1]
@@ -311,9 +275,4 @@ class MultiHeadAttention(keras.layers.Layer):
             "value_dim": self.value_dim,
             "dropout": self.dropout,
             "use_bias": self.use_bias,
-            "attention_window": self.attention_window,
         }
-
-
-def _is_odd(number):
-    return type(number) is int and number > 0 and number % 2 == 1

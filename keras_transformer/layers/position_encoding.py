@@ -8,8 +8,24 @@ from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
 
 
+class _PositionEncoding(keras.layers.Layer):
+    """The base class of layers that add vectors of position to `(batch, length, hidden_dim)`."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(ndim=3)
+
+    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        # Without the method, Keras would not serialize a layer whose `dtype` is a policy.
+        return super().get_config()
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class SinePositionEncoding(keras.layers.Layer):
+class SinePositionEncoding(_PositionEncoding):
     """A layer that adds sinusoids of position to embeddings (section 3.5).
 
     ```
@@ -37,11 +53,6 @@ class SinePositionEncoding(keras.layers.Layer):
 
     max_wavelength = 10000  # times 2π; a derived class may set another
 
-    def __init__(self, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.input_spec = keras.layers.InputSpec(ndim=3)
-
     def build(self, input_shape: Shape) -> None:
         hidden_dim = input_shape[-1]
         if hidden_dim is None or hidden_dim % 2:
@@ -62,16 +73,9 @@ class SinePositionEncoding(keras.layers.Layer):
         encoding = ops.reshape(encoding, (*ops.shape(positions), hidden_dim))
         return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        # Without the method, Keras would not serialize a layer whose `dtype` is a policy.
-        return super().get_config()
-
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LearnedPositionEncoding(keras.layers.Layer):
+class LearnedPositionEncoding(_PositionEncoding):
     """A layer that adds learned vectors of position to embeddings (section 3.5, Table 3 row E).
 
     Args:
@@ -93,8 +97,6 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     def __init__(self, max_length: int, **kwargs: Any):
         super().__init__(**kwargs)
-        self.supports_masking = True
-        self.input_spec = keras.layers.InputSpec(ndim=3)
         if not isinstance(max_length, int) or max_length < 1:
             raise UserError(
                 f"`max_length` must be a positive integer. Received: max_length={max_length!r}"
@@ -119,9 +121,6 @@ class LearnedPositionEncoding(keras.layers.Layer):
                 )
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         return inputs + ops.take(self.embeddings, positions, axis=0)
-
-    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
-        return input_shape
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length}

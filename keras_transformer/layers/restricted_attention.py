@@ -1,62 +1,98 @@
-from collections.abc import Callable
+from typing import Any
 
+import keras
 from keras import ops
 
-from keras_transformer.annotations import Tensor
+from keras_transformer.annotations import Shape, Tensor
+from keras_transformer.errors import UserError
+from keras_transformer.layers.multi_head_attention import MultiHeadAttention, record_weights
 from keras_transformer.layers.tensor_ops import masked_softmax
 
 # Smaller blocks would not be faster: each matrix product has a fixed cost.
 _SMALLEST_BLOCK = 16
 
 
-def restricted_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    window: int,
-    padding_mask: Tensor = None,
-    dropout: Callable[[Tensor], Tensor] | None = None,
-) -> Tensor:
-    """Compute the attention of each position to the `window` positions around it (section 4).
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RestrictedSelfAttention(MultiHeadAttention):
+    """Self-attention of each position to the positions around it (section 4, Table 1).
 
     The sequence is cut into blocks of at least half a window. A block of queries attends to its own
-    keys and to half a window of keys on either side. So time and memory grow as O(r n d) (Table 1),
-    and the scores of positions farther apart are never computed.
+    keys and to half a window of keys on either side. So time and memory grow as O(r n d), and the
+    scores of positions farther apart are never computed.
 
     Args:
-        query: float tensor `(batch, num_heads, length, key_dim)`, already scaled.
-        key: float tensor `(batch, num_heads, length, key_dim)`.
-        value: float tensor `(batch, num_heads, length, value_dim)`.
+        *args: arguments of `MultiHeadAttention`.
         window: r, an odd number: a position attends to the `r // 2` before it, to itself, and to
             the `r // 2` after it.
-        padding_mask: boolean tensor `(batch, 1, length)`, false at padding.
-        dropout: function that is applied to the attention weights.
+        **kwargs: further arguments of `MultiHeadAttention`.
+
+    Call arguments:
+        query: float tensor `(batch, length, hidden_dim)`.
+        attention_mask: boolean tensor `(batch, 1, length)`, false at padding. Defaults to `mask`.
+        training: whether to apply dropout.
+        mask: boolean tensor `(batch, length)`, the mask that Keras keeps with `query`.
 
     Returns:
-        Float tensor `(batch, num_heads, length, value_dim)`.
+        Float tensor `(batch, length, hidden_dim)`.
+
+    Raises:
+        UserError: as `MultiHeadAttention`; or if `window` is not a positive odd number, or
+            `attention_mask` has another shape.
     """
-    reach, block = _sizes(window)
-    length = ops.shape(query)[2]
-    query = _blocks(query, block)
-    is_legal = _is_legal(length, ops.shape(query)[2], block, reach)
-    if padding_mask is not None:
-        # The mask is cut like the keys, as a sequence of vectors of size 1.
-        columns = _neighborhoods(ops.transpose(padding_mask, (0, 2, 1))[:, None], block, reach)
-        is_legal = ops.logical_and(is_legal, ops.transpose(columns, (0, 1, 2, 4, 3)))
-    keys = ops.transpose(_neighborhoods(key, block, reach), (0, 1, 2, 4, 3))
-    weights = masked_softmax(ops.matmul(query, keys), is_legal)
-    if dropout is not None:
-        weights = dropout(weights)
-    heads = ops.matmul(weights, _neighborhoods(value, block, reach))
-    return _in_a_row(heads, length)
+
+    def __init__(self, *args: Any, window: int, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        if type(window) is not int or window < 1 or window % 2 == 0:
+            raise UserError(
+                "`attention_window` must be a positive odd integer: the same number of positions "
+                f"before and after, and the position itself. Received: attention_window={window!r}"
+            )
+        self.window = window
+
+    def build(self, query_shape: Shape) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().build(query_shape)
+
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride] no other keys and values
+        self,
+        query: Tensor,
+        attention_mask: Tensor = None,
+        training: bool | None = None,
+        mask: Tensor = None,
+    ) -> Tensor:
+        if attention_mask is None and mask is not None:
+            attention_mask = mask[:, None, :]
+        if attention_mask is not None and attention_mask.shape[-2] != 1:
+            raise UserError(
+                "With `attention_window`, `attention_mask` must have the shape (batch, 1, source). "
+                f"Received: attention_mask of shape {tuple(attention_mask.shape)}"
+            )
+        reach, block = _sizes(self.window)
+        key, value = self.project(query)
+        length = ops.shape(query)[1]
+        queries = _blocks(self._scaled_query(query), block)
+        is_legal = _is_legal(length, ops.shape(queries)[2], block, reach)
+        if attention_mask is not None:
+            # The mask is cut like the keys, as a sequence of vectors of size 1.
+            columns = ops.transpose(attention_mask, (0, 2, 1))[:, None]
+            columns = ops.transpose(_neighborhoods(columns, block, reach), (0, 1, 2, 4, 3))
+            is_legal = ops.logical_and(is_legal, columns)
+        keys = _neighborhoods(ops.transpose(key, (0, 1, 3, 2)), block, reach)
+        scores = ops.matmul(queries, ops.transpose(keys, (0, 1, 2, 4, 3)))
+        weights = masked_softmax(scores, is_legal)
+        record_weights(self, lambda: _over_all_positions(weights, length, self.window))
+        weights = self.dropout_layer(weights, training=training)
+        heads = ops.matmul(weights, _neighborhoods(value, block, reach))
+        return self.output_dense(self._merge_heads(_in_a_row(heads, length)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "window": self.window}
 
 
-def over_all_positions(weights: Tensor, length: int | Tensor, window: int) -> Tensor:
-    """Expand the weights of `restricted_attention` to all positions.
+def _over_all_positions(weights: Tensor, length: int | Tensor, window: int) -> Tensor:
+    """Expand the weights of a `RestrictedSelfAttention` to all positions.
 
     Args:
-        weights: float tensor `(batch, num_heads, blocks, block, reach + block + reach)`, the
-            argument of `dropout`.
+        weights: float tensor `(batch, num_heads, blocks, block, reach + block + reach)`.
         length: the length of the sequence.
         window: r.
 

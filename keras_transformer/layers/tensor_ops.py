@@ -1,9 +1,9 @@
-"""Operations that `keras.ops` does not have in the form that layers and searches need."""
+"""Masks, and operations that `keras.ops` lacks in the form that layers and searches need."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
@@ -68,16 +68,42 @@ def slice_update(x: Tensor, start: Sequence[int | Tensor], update: Tensor) -> Te
     )
 
 
-def is_one_of(token_ids: Tensor, some_ids: Sequence[int]) -> Tensor:
-    """Return whether each token id is one of some known ids.
+def padding_mask(token_ids: Tensor) -> Tensor:
+    """Return a mask `(batch, length)`, true at tokens and false at padding (0 and negative ids)."""
+    return ops.greater(token_ids, 0)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PaddingMask(keras.layers.Layer):
+    """A layer that attaches a padding mask to a sequence, for Keras's layers, losses and metrics.
 
     Args:
-        token_ids: int tensor.
-        some_ids: Python integers, at least one.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: a pair: float tensor `(batch, length, size)`, and int tensor `(batch, length)` of
+            the token ids that the sequence is computed from.
 
     Returns:
-        Bool tensor of the shape of `token_ids`.
+        The float tensor, unchanged, with a mask.
     """
-    size = max(some_ids) + 2  # The last entry stands for all larger ids.
-    is_some = np.isin(np.arange(size), some_ids)
-    return ops.take(is_some, ops.minimum(token_ids, size - 1), axis=0)
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.autocast = False  # The sequence keeps its dtype.
+
+    def call(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
+        sequence, _ = inputs
+        return sequence
+
+    def compute_mask(self, inputs: tuple[Tensor, Tensor], previous_mask: Any) -> Tensor:
+        _, token_ids = inputs
+        return padding_mask(token_ids)
+
+    def compute_output_spec(self, inputs: tuple[Tensor, Tensor]) -> keras.KerasTensor:
+        sequence, _ = inputs
+        return keras.KerasTensor(sequence.shape, dtype=sequence.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        # Without the method, Keras would not serialize a layer whose `dtype` is a policy.
+        return super().get_config()

@@ -43,14 +43,19 @@ class TransformerLayer(keras.layers.Layer):
         self.use_bias = use_bias
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
         self.feed_forward = self._make_feed_forward()
-        self._make_norm("feed_forward")
 
     def _make_feed_forward(self) -> FeedForward:
         return FeedForward(
             self.intermediate_dim, self.activation, dtype=self.dtype_policy, name="feed_forward"
         )
 
-    def _make_attention(self, name: str, inputs_shape: Shape, **options: Any) -> MultiHeadAttention:
+    def _make_attention(
+        self,
+        name: str,
+        inputs_shape: Shape,
+        attention_class: type[MultiHeadAttention] = MultiHeadAttention,
+        **options: Any,
+    ) -> MultiHeadAttention:
         hidden_dim: int = inputs_shape[-1]  # pyright: ignore[reportAssignmentType]
         if self.key_dim is None and (self.num_heads < 1 or hidden_dim % self.num_heads):
             raise UserError(
@@ -58,7 +63,7 @@ class TransformerLayer(keras.layers.Layer):
                 "inputs' last axis. "
                 f"Received: num_heads={self.num_heads}, inputs of size {hidden_dim}"
             )
-        return MultiHeadAttention(
+        return attention_class(
             self.num_heads,
             hidden_dim // self.num_heads if self.key_dim is None else self.key_dim,
             self.value_dim,
@@ -68,18 +73,13 @@ class TransformerLayer(keras.layers.Layer):
             **options,
         )
 
-    def _make_norm(self, sublayer: str) -> None:
-        """Set the attribute `{sublayer}_norm`."""
-        setattr(self, f"{sublayer}_norm", self._layer_norm(f"{sublayer}_norm"))
-
-    def _layer_norm(self, name: str) -> keras.layers.LayerNormalization:
-        return keras.layers.LayerNormalization(
-            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+    def _add_norm(self, sublayer: str, inputs_shape: Shape, kind: str = "norm") -> None:
+        """Make the layer normalization of a sub-layer, the attribute `{sublayer}_{kind}`."""
+        norm = keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=f"{sublayer}_{kind}"
         )
-
-    def _build_norms(self, inputs_shape: Shape, *sublayers: str) -> None:
-        for sublayer in sublayers:
-            getattr(self, f"{sublayer}_norm").build(inputs_shape)
+        norm.build(inputs_shape)
+        setattr(self, norm.name, norm)
 
     def _residual(
         self,

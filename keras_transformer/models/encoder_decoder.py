@@ -21,7 +21,7 @@ from keras_transformer.layers import (
     TransformerEncoderLayer,
 )
 from keras_transformer.layers.multi_head_attention import Cache
-from keras_transformer.layers.padding_mask import padding_mask
+from keras_transformer.layers.tensor_ops import padding_mask
 from keras_transformer.layers.transformer_layer import TransformerLayer
 from keras_transformer.models.config import TransformerConfig
 
@@ -103,9 +103,15 @@ class Stack:
         ]
         self.layer_norm = None
         if config.normalize_first:  # A post-norm layer ends with a normalization of its own.
-            self.layer_norm = keras.layers.LayerNormalization(
-                epsilon=config.layer_norm_epsilon, dtype=dtype, name=f"{self.name}_norm"
-            )
+            self.layer_norm = self.make_norm("norm", config, dtype)
+
+    def make_norm(
+        self, name: str, config: TransformerConfig, dtype: DType
+    ) -> keras.layers.LayerNormalization:
+        """Return a layer normalization of the stack."""
+        return keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, dtype=dtype, name=f"{self.name}_{name}"
+        )
 
     def num_layers(self, config: TransformerConfig) -> int:
         """Return the number of layers."""
@@ -190,15 +196,12 @@ class Decoder(Stack):
         self,
         token_ids: Tensor,
         encoder_sequence: Tensor,
-        encoder_padding_mask: Tensor,
-        added: Tensor = None,
+        encoder_token_ids: Tensor,
         training: bool | None = None,
     ) -> Tensor:
-        return self.logits(
-            self.sequence(
-                token_ids, encoder_sequence, encoder_padding_mask, added, training=training
-            )
-        )
+        """Return the logits of whole targets."""
+        sequence, _ = self.sequence(token_ids, encoder_sequence, encoder_token_ids, training)
+        return self.logits(sequence)
 
     def added_to_embeddings(
         self, encoder_sequence: Tensor, encoder_token_ids: Tensor, token_ids: Tensor
@@ -217,43 +220,19 @@ class Decoder(Stack):
         self,
         token_ids: Tensor,
         encoder_sequence: Tensor,
-        encoder_padding_mask: Tensor,
-        added: Tensor = None,
+        encoder_token_ids: Tensor,
         training: bool | None = None,
-    ) -> Tensor:
-        """Return the vectors that are projected to logits, `(batch, target, hidden_dim)`.
-
-        `added` is added to the embeddings, `(batch, target, hidden_dim)`.
-        """
+    ) -> tuple[Tensor, Tensor]:
+        """Return the vectors that are projected to the logits of whole targets, `(batch, target,
+        hidden_dim)`, and the result of `added_to_embeddings`."""
+        mask = padding_mask(encoder_token_ids)
+        added = self.added_to_embeddings(encoder_sequence, encoder_token_ids, token_ids)
         x = embedded = self.embed(token_ids, added=added, training=training)
         for layer in self.layers:
-            x = layer(
-                x, encoder_sequence, encoder_padding_mask=encoder_padding_mask, training=training
-            )
-        return self.finish(x, embedded, training)
+            x = layer(x, encoder_sequence, encoder_padding_mask=mask, training=training)
+        return self.finish(x, embedded, training), added
 
-    def attention(
-        self,
-        token_ids: Tensor,
-        encoder_sequence: Tensor,
-        encoder_padding_mask: Tensor,
-        added: Tensor = None,
-    ) -> list[Tensor]:
-        """Return the cross-attention weights per layer, `(batch, num_heads, target, source)`."""
-        x = self.embed(token_ids, added=added, training=False)
-        attention_scores = []
-        for layer in self.layers:
-            x, weights = layer(
-                x,
-                encoder_sequence,
-                encoder_padding_mask=encoder_padding_mask,
-                return_attention_scores=True,
-                training=False,
-            )
-            attention_scores.append(weights)
-        return attention_scores
-
-    def step_sequence(
+    def step(
         self,
         token_ids: Tensor,
         encoder_padding_mask: Tensor,
@@ -264,11 +243,11 @@ class Decoder(Stack):
         self_attention_mask: Tensor = None,
         return_attention_scores: bool = False,
     ) -> tuple:
-        """Compute `sequence` step by step: the keys and values of the tokens are written into
-        `cache` from `cache_index` on.
+        """Compute logits step by step: the keys and values of the tokens are written into `cache`
+        from `cache_index` on.
 
-        Returns a float tensor `(batch, target, hidden_dim)`, the cache and, with
-        `return_attention_scores`, the last layer's encoder-decoder attention weights.
+        Returns the logits, the cache and, with `return_attention_scores`, the last layer's
+        encoder-decoder attention weights.
         """
         if positions is None:
             positions = cache_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
@@ -286,12 +265,7 @@ class Decoder(Stack):
                 training=False,
             )
             new_cache.append(layer_cache)
-        return self.finish(x, embedded, False), new_cache, *attention_scores
-
-    def step(self, *args: Any, **kwargs: Any) -> tuple:
-        """Return the results of `step_sequence`, with logits in place of the first."""
-        sequence, *others = self.step_sequence(*args, **kwargs)
-        return self.logits(sequence), *others
+        return self.logits(self.finish(x, embedded, False)), new_cache, *attention_scores
 
     def logits(self, sequence: Tensor) -> Tensor:
         return ops.cast(self.token_embedding(sequence, reverse=True), "float32")

@@ -1,3 +1,4 @@
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from keras import ops
 from keras_transformer.annotations import DType, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.layers.multi_head_attention import Cache, recorded_attention
-from keras_transformer.layers.padding_mask import PaddingMask, padding_mask
+from keras_transformer.layers.tensor_ops import PaddingMask, padding_mask
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.encoder_decoder import Decoder, Encoder, make_embeddings
 from keras_transformer.models.layout import make_layout_map
@@ -142,10 +143,7 @@ class Transformer(FusedTrainingStep):
         encoder_token_ids = keras.Input((None,), dtype="int32", name="encoder_token_ids")
         decoder_token_ids = keras.Input((None,), dtype="int32", name="decoder_token_ids")
         encoder_sequence = encoder(encoder_token_ids)
-        added = decoder.added_to_embeddings(encoder_sequence, encoder_token_ids, decoder_token_ids)
-        logits = decoder(
-            decoder_token_ids, encoder_sequence, padding_mask(encoder_token_ids), added
-        )
+        logits = decoder(decoder_token_ids, encoder_sequence, encoder_token_ids)
         if self.logits_dtype is None:
             logits = ops.cast(logits, dtype.compute_dtype)
         with_mask = PaddingMask(dtype=dtype, name="padding_mask")
@@ -240,10 +238,7 @@ class Transformer(FusedTrainingStep):
         """
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         encoded = self.encoder(source, training=training)
-        added = self.decoder.added_to_embeddings(encoded, source, target)
-        sequence = self.decoder.sequence(
-            target, encoded, padding_mask(source), added, training=training
-        )
+        sequence, added = self.decoder.sequence(target, encoded, source, training)
         return self.decoder.loss_factors(sequence, added)
 
     def encode(self, encoder_token_ids: Tensor, training: bool = False) -> Tensor:
@@ -307,19 +302,13 @@ class Transformer(FusedTrainingStep):
         Raises:
             UserError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given.
         """
-        mask = padding_mask(encoder_token_ids)
         if encoder_sequence is not None and cache is None and cache_index is None:
-            added = self.decoder.added_to_embeddings(
-                encoder_sequence, encoder_token_ids, decoder_token_ids
-            )
-            logits = self.decoder(
-                decoder_token_ids, encoder_sequence, mask, added, training=training
-            )
+            logits = self.decoder(decoder_token_ids, encoder_sequence, encoder_token_ids, training)
             return self.with_mask([logits, decoder_token_ids])
         if encoder_sequence is None and cache is not None and cache_index is not None:
             return self.decoder.step(
                 decoder_token_ids,
-                mask,
+                padding_mask(encoder_token_ids),
                 cache,
                 cache_index,
                 added,
@@ -343,12 +332,8 @@ class Transformer(FusedTrainingStep):
             Float tensor `(batch, num_layers, num_heads, target, source)`: the encoder-decoder
             attention weights. Each row belongs to the position that predicts the next token.
         """
-        encoded = self.encode(encoder_token_ids)
-        added = self.decoder.added_to_embeddings(encoded, encoder_token_ids, decoder_token_ids)
-        weights = self.decoder.attention(
-            decoder_token_ids, encoded, padding_mask(encoder_token_ids), added
-        )
-        return ops.stack(weights, axis=1)
+        layers = {"cross": [layer.cross_attention for layer in self.decoder.layers]}
+        return self._weights(decoder_token_ids, encoder_token_ids, layers)["cross"]
 
     def attention(self, decoder_token_ids: Tensor, encoder_token_ids: Tensor) -> dict[str, Tensor]:
         """Compute the attention weights of every layer and head (section 3.2.3).
@@ -362,17 +347,24 @@ class Transformer(FusedTrainingStep):
             encoder's self-attention; `"decoder"`, the decoder's; and `"cross"`, the encoder-decoder
             attention, `(..., target, source)`.
         """
-        with recorded_attention() as weights:
-            self.decode(decoder_token_ids, encoder_token_ids, self.encode(encoder_token_ids))
+        layers = {
+            "encoder": [layer.self_attention for layer in self.encoder.layers],
+            "decoder": [layer.self_attention for layer in self.decoder.layers],
+            "cross": [layer.cross_attention for layer in self.decoder.layers],
+        }
+        return self._weights(decoder_token_ids, encoder_token_ids, layers)
 
-        def stacked(layers, name):
-            # A derived class may call a layer several times.
-            return ops.stack([weights[getattr(layer, name)].pop(0) for layer in layers], axis=1)
-
+    def _weights(
+        self, decoder_token_ids: Tensor, encoder_token_ids: Tensor, layers: dict[str, list]
+    ) -> dict[str, Tensor]:
+        """Return the attention weights of lists of layers."""
+        with recorded_attention(itertools.chain(*layers.values())) as weights:
+            encoded = self.encode(encoder_token_ids)
+            self.decoder.sequence(decoder_token_ids, encoded, encoder_token_ids, training=False)
+        # A derived class may call a layer several times.
         return {
-            "encoder": stacked(self.encoder.layers, "self_attention"),
-            "decoder": stacked(self.decoder.layers, "self_attention"),
-            "cross": stacked(self.decoder.layers, "cross_attention"),
+            name: ops.stack([weights[layer].pop(0) for layer in some], axis=1)
+            for name, some in layers.items()
         }
 
     def make_cache(

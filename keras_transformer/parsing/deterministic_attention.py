@@ -1,6 +1,6 @@
 """Layers that read the vectors of words: deterministic attention, and the tagger."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -10,7 +10,6 @@ from keras import ops
 from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.decoding.search_loop import StepInputs
 from keras_transformer.errors import UserError
-from keras_transformer.layers.tensor_ops import is_one_of
 from keras_transformer.validation import positive_number
 
 
@@ -78,7 +77,7 @@ class DeterministicAttention(keras.layers.Layer):
         Returns:
             Float tensor `(batch, source, hidden_dim)`, since there are at most `source` words.
         """
-        starts = is_one_of(encoder_token_ids, [*self.word_start_ids, self.end_id])
+        starts = _is_one_of(encoder_token_ids, [*self.word_start_ids, self.end_id])
         starts = ops.cast(starts, "int32")
         word_of_token = ops.where(encoder_token_ids > 0, ops.cumsum(starts, axis=1) - 1, -1)
         weights = ops.one_hot(word_of_token, ops.shape(word_of_token)[1], dtype=self.compute_dtype)
@@ -105,7 +104,7 @@ class DeterministicAttention(keras.layers.Layer):
         Returns:
             Bool tensor of the same shape.
         """
-        return is_one_of(token_ids, self.leaf_ids)
+        return _is_one_of(token_ids, self.leaf_ids)
 
     def vectors_at(self, word_vectors: Tensor, next_words: Tensor) -> Tensor:
         """Return the vectors of the words at some indices.
@@ -244,3 +243,18 @@ class WordTagger(keras.layers.Layer):
             "leaf_ids": self.leaf_ids,
             "loss_weight": self.loss_weight,
         }
+
+
+def _is_one_of(token_ids: Tensor, some_ids: Sequence[int]) -> Tensor:
+    """Return whether each token id is one of some known ids.
+
+    Args:
+        token_ids: int tensor.
+        some_ids: Python integers, at least one.
+
+    Returns:
+        Bool tensor of the shape of `token_ids`.
+    """
+    size = max(some_ids) + 2  # The last entry stands for all larger ids.
+    is_some = np.isin(np.arange(size), some_ids)
+    return ops.take(is_some, ops.minimum(token_ids, size - 1), axis=0)

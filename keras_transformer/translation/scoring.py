@@ -1,6 +1,5 @@
 """Log-probabilities and alignments of given translations, from one pass over batches of pairs."""
 
-import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -171,15 +170,15 @@ def _forced_pass(
     """Return the log-probabilities of the targets and, with a layer, its mean cross-attention."""
     start = ops.full((ops.shape(target_ids)[0], 1), START_ID, "int32")
     inputs = ops.concatenate([start, target_ids[:, :-1]], axis=1)
-    is_recorded = layer is not None
-    with recorded_attention() if is_recorded else contextlib.nullcontext({}) as record:
+    attentions = [] if layer is None else [x.cross_attention for x in model.decoder.layers]
+    with recorded_attention(attentions) as record:
         logits = model.decode(inputs, source_ids, model.encode(source_ids))
     log_probs = logit_of(target_ids, logits) - ops.logsumexp(logits, axis=-1)
-    if not is_recorded:
+    if layer is None:
         return (log_probs,)
     layers = [layer] if isinstance(layer, int) else layer
     # Tied layers are called several times.
-    crosses = [record[block.cross_attention].pop(0) for block in model.decoder.layers]
+    crosses = [record[attention].pop(0) for attention in attentions]
     found = [crosses[index] for index in layers]
     means = [ops.mean(ops.cast(weights, "float32"), axis=1) for weights in found]
     return log_probs, means[0] if isinstance(layer, int) else ops.stack(means, axis=1)

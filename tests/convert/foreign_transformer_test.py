@@ -116,8 +116,8 @@ def test_steps_of_a_sublayer_are_taken_in_their_order():
 
 
 def test_keys_that_are_not_normalized_are_at_the_first_position():
-    layer = ForeignDecoderLayer(16, 2, normalize_first=True, normalize_keys=False, dropout=0.0)
-    usual = ForeignDecoderLayer(16, 2, normalize_first=True, dropout=0.0)
+    layer = ForeignDecoderLayer(16, 2, steps="nsda", normalize_keys=False, dropout=0.0)
+    usual = ForeignDecoderLayer(16, 2, steps="nsda", dropout=0.0)
     target, source = normal(2, 4, 8), normal(2, 5, 8, seed=1)
     for each in (layer, usual):
         each.build(target.shape, source.shape)
@@ -168,7 +168,7 @@ def test_layers_are_made_again_from_their_configs():
     layers = [
         ForeignEncoderLayer(16, 2, **options),
         ForeignDecoderLayer(16, 2, self_attention="ssru", **options),
-        ForeignDecoderLayer(16, 2, normalize_first=True, normalize_keys=False),
+        ForeignDecoderLayer(16, 2, steps="nsda", normalize_keys=False),
     ]
     for layer in layers:
         copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))

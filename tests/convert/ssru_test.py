@@ -76,7 +76,7 @@ def test_recorded_weights_give_the_state_of_each_channel_on_average():
     layer = ssru()
     layer.forget_dense.kernel.assign(np.zeros((6, 6)))
     layer.forget_dense.bias.assign(np.zeros(6))  # all gates are 1/2
-    with recorded_attention() as recorded:
+    with recorded_attention([layer]) as recorded:
         layer(INPUTS[:, :3])
     (weights,) = recorded[layer]
     expected = [[0.5, 0, 0], [0.25, 0.5, 0], [0.125, 0.25, 0.5]]

@@ -4,8 +4,6 @@ import pytest
 
 from keras_transformer.layers import (
     MultiHeadAttention,
-    TransformerDecoderLayer,
-    TransformerEncoderLayer,
 )
 from tests.helpers import assert_close, normal, randomize, to_numpy
 
@@ -131,38 +129,6 @@ def test_cache_without_index_stands_for_value():
 def test_cache_index_without_cache():
     with pytest.raises(ValueError, match="requires a `cache`"):
         attention(2, 3)(normal(1, 1, 6), cache_index=0)
-
-
-@pytest.mark.parametrize("name", ["num_heads", "key_dim", "value_dim"])
-@pytest.mark.parametrize("size", [0, -1, 1.5])
-def test_sizes_that_are_not_positive_integers_are_refused(name, size):
-    with pytest.raises(ValueError, match=f"`{name}` must be a positive integer.*{name}={size}"):
-        MultiHeadAttention(**{"num_heads": 2, "key_dim": 3, name: size})
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [MultiHeadAttention(2, 3), TransformerEncoderLayer(4, 2), TransformerDecoderLayer(4, 2)],
-)
-def test_inputs_of_another_rank_are_refused(layer):
-    with pytest.raises(ValueError, match="expected ndim=3, found ndim=4"):
-        layer(normal(2, 3, 5, 6), normal(2, 3, 6))
-
-
-def test_dropout_of_attention_weights_in_training_only():
-    layer, x = attention(2, 3, dropout=0.5), normal(2, 4, 6)
-    plain = attention(2, 3)(x)
-    assert_close(layer(x), plain, atol=0)
-    assert_close(layer(x, training=False), plain, atol=0)
-    assert np.abs(to_numpy(layer(x, training=True)) - to_numpy(plain)).max() > 1e-2
-
-
-def test_config_round_trip():
-    layer = attention(2, 3, 5, dropout=0.25, use_bias=True, name="attention")
-    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
-    assert type(copy) is MultiHeadAttention
-    assert copy.get_config() == layer.get_config()
-    assert_close(randomize(copy)(normal(1, 3, 6)), layer(normal(1, 3, 6)), atol=0)
 
 
 def test_bfloat16_outputs_are_close_to_float32_outputs():
