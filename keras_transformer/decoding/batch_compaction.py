@@ -63,7 +63,7 @@ def search_in_stages(
 
     TensorFlow compiles one program for all stages of all sizes. JAX compiles one program per
     combination of sizes, when a search first needs it. Inside a program that is being traced, JAX
-    has no values: there the cache grows and the batch keeps its size.
+    has no values: there one stage has a cache for all steps.
 
     Args:
         model: a `Transformer`.
@@ -80,7 +80,8 @@ def search_in_stages(
     if keras.backend.backend() == "tensorflow":
         stage = run_compiled(_stages_in_one_program, model, inputs, **options)
     elif is_traced(inputs.encoder_token_ids):
-        stage = _stages_of_one_batch_size(model, inputs, length=_room(length), **options)
+        room = _room(length)
+        stage = _first_stage(model, inputs, length=room, steps=room, shrinks=False, **options)
     else:
         stage = _stages_one_by_one(model, inputs, length=_room(length), **options)
     return stage.token_ids[..., :length], stage.scores
@@ -116,20 +117,6 @@ def _stages_in_one_program(
         return (_next_stage(model, stage, inputs, *_next_sizes(stage), static_part, num_results),)
 
     (stage,) = ops.while_loop(lambda stage: stage.num_unfinished > 0, next_stage, (stage,))
-    return stage
-
-
-def _stages_of_one_batch_size(
-    model: keras.Model, inputs: Inputs, static_part: SearchPolicy, num_results: int, length: int
-) -> Stage:
-    """Return the last stage, if sizes are fixed and values unknown."""
-    stage = _first_stage(model, inputs, static_part, num_results, length, shrinks=False)
-    size, capacity = _sizes(stage)
-    while capacity < largest_capacity(stage.state):
-        capacity = min(capacity * _GROWTH, largest_capacity(stage.state))
-        stage = _next_stage(
-            model, stage, inputs, size, capacity, static_part, num_results, shrinks=False
-        )
     return stage
 
 
@@ -180,9 +167,10 @@ def _first_stage(
     static_part: SearchPolicy,
     num_results: int,
     length: int | Tensor,
+    steps: int | Tensor = _FIRST_STEPS,
     shrinks: bool = True,
 ) -> Stage:
-    steps = _smaller(_FIRST_STEPS, length)
+    steps = _smaller(steps, length)
     if model.config.max_length is not None:
         steps = _smaller(steps, model.config.max_length)
     loop, state = begin(model, inputs, static_part, num_results, length, steps)
@@ -198,16 +186,17 @@ def _next_stage(
     capacity: int | Tensor,
     static_part: SearchPolicy,
     num_results: int,
-    shrinks: bool = True,
 ) -> Stage:
     """Return the stage after `stage`, with `size` sentences and a cache of `capacity` positions."""
     search = static_part.bind(inputs.traced)
     sentences, state = with_batch_size(stage.sentences, stage.state, size)
     loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
-    return _run(loop, with_capacity(state, capacity), stage.token_ids, stage.scores, shrinks)
+    return _run(loop, with_capacity(state, capacity), stage.token_ids, stage.scores)
 
 
-def _run(loop: SearchLoop, state: State, token_ids: Tensor, scores: Tensor, shrinks: bool) -> Stage:
+def _run(
+    loop: SearchLoop, state: State, token_ids: Tensor, scores: Tensor, shrinks: bool = True
+) -> Stage:
     """Run the loop, and write the results into the rows of the sentences."""
 
     def goes_on(state: State) -> Tensor:
@@ -232,7 +221,7 @@ def _run(loop: SearchLoop, state: State, token_ids: Tensor, scores: Tensor, shri
 
 def _next_sizes(stage: Stage) -> tuple[Tensor, Tensor]:
     """Return the batch size and the cache size of the next stage."""
-    size, capacity = _sizes(stage)
+    size, capacity = ops.shape(stage.state.scores)[0], ops.shape(stage.state.ancestors)[-1]
     is_halved = _can_be_halved(stage.num_unfinished, stage.state)
     larger = _smaller(capacity * _GROWTH, largest_capacity(stage.state))
     return ops.where(is_halved, size - size // 2, size), ops.where(is_halved, capacity, larger)
@@ -246,10 +235,6 @@ def _can_be_halved(num_unfinished: Tensor, state: State) -> Tensor:
 
 def _num_unfinished(state: State) -> Tensor:
     return ops.sum(ops.cast(_has_hypotheses(state), "int32"))
-
-
-def _sizes(stage: Stage) -> tuple[Any, Any]:
-    return ops.shape(stage.state.scores)[0], ops.shape(stage.state.ancestors)[-1]
 
 
 def _smaller(a: int | Tensor, b: int | Tensor) -> Any:

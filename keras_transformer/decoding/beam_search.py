@@ -78,7 +78,7 @@ class BeamSearch(Search):
     constraints: tuple[Constraint, ...] = ()
     max_length_factor: float | None = traced("float32", None)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.length_penalty not in list(length_penalties):
             raise UserError(
                 f"`length_penalty` must be one of {sorted(length_penalties)}. "
@@ -99,7 +99,7 @@ class BeamSearch(Search):
             max_length_factor=factor,
         )
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"beam {self.beam_size}, alpha {self.alpha}"
 
     @classmethod

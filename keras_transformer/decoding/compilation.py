@@ -6,7 +6,7 @@ import logging
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import keras
@@ -71,17 +71,17 @@ def is_traced(tensor: Tensor) -> bool:
     return isinstance(tensor, Tracer)
 
 
-def _call(function, model, options, *tensors):
+def _call(function: Callable, model: Callable, options: dict[str, Any], *tensors: Any) -> Any:
     return function(model(), *tensors, **options)
 
 
-def _specification(tensors):
+def _specification(tensors: Any) -> Any:
     """Return shapes and dtypes of tensors for TensorFlow, with None for variable sizes."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf
 
-    def of_tensor(x):
+    def of_tensor(x: Any) -> Any:
         x = x if tf.is_tensor(x) else np.asarray(x)
         is_free = len(x.shape) > 1
         return tf.TensorSpec([None] * len(x.shape) if is_free else x.shape, x.dtype)
@@ -89,14 +89,14 @@ def _specification(tensors):
     return keras.tree.map_structure(of_tensor, tensors)
 
 
-def _compile_tensorflow(function, model, specification):
+def _compile_tensorflow(function: Callable, model: keras.Model, specification: Any) -> Callable:
     import tensorflow as tf
 
     # Loops are `keras.ops` already; AutoGraph would only slow down the tracing.
     program = tf.function(function, input_signature=specification, autograph=False)
     model_ref = _reference(model)
 
-    def run(*tensors):
+    def run(*tensors: Any) -> Any:
         if all(isinstance(variable.value, tf.Variable) for variable in model_ref().variables):
             return program(*tensors)
         # A program would contain the values of a `keras.StatelessScope` as constants.
@@ -105,12 +105,12 @@ def _compile_tensorflow(function, model, specification):
     return run
 
 
-def _reference(model) -> Callable[[], Any]:
+def _reference(model: keras.Model) -> Callable[[], Any]:
     """Return a weak reference: a program must not keep the model alive."""
     return weakref.ref(model)
 
 
-def _compile_jax(function, model, specification):
+def _compile_jax(function: Callable, model: keras.Model, specification: None) -> Callable:
     import jax
 
     model_ref = _reference(model)
@@ -124,7 +124,7 @@ def _compile_jax(function, model, specification):
         with keras.StatelessScope(state_mapping=mapping):
             return function(*tensors)
 
-    def run(*tensors):
+    def run(*tensors: Any) -> Any:
         with _notice_if_long():
             return program([v.value for v in model_ref().variables], *tensors)
 
@@ -132,7 +132,7 @@ def _compile_jax(function, model, specification):
 
 
 @contextlib.contextmanager
-def _notice_if_long():
+def _notice_if_long() -> Iterator[None]:
     """Log a notice if a program that is compiled within the block takes long."""
     outer = getattr(_compiling, "timer", None)  # of an enclosing program
     timer = _compiling.timer = threading.Timer(_SECONDS_BEFORE_NOTICE, _log_notice)
@@ -145,7 +145,7 @@ def _notice_if_long():
 
 
 @functools.cache
-def _log_notice():
+def _log_notice() -> None:
     """Log the notice, once per process."""
     logger.info(
         "JAX is compiling the search, which takes seconds for each new batch size. (With a "
@@ -153,15 +153,15 @@ def _log_notice():
     )
 
 
-def _compile_torch(function, model, specification):
+def _compile_torch(function: Callable, model: keras.Model, specification: None) -> Callable:
     import torch
 
-    def tensor_of(x):
+    def as_tensor(x: Any) -> Any:
         return x if torch.is_tensor(x) else keras.ops.convert_to_tensor(x)
 
     @torch.inference_mode()
-    def program(*tensors):
-        return function(*keras.tree.map_structure(tensor_of, tensors))
+    def program(*tensors: Any) -> Any:
+        return function(*keras.tree.map_structure(as_tensor, tensors))
 
     return program
 

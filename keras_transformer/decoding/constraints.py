@@ -65,7 +65,7 @@ class MinLength(Constraint):
     min_length: int = traced("int32")
     num_forbidden = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         value = integer("min_length", self.min_length, 0, "an integer, 0 or larger")
         object.__setattr__(self, "min_length", value)
 
@@ -109,7 +109,7 @@ class MaxLength(Constraint):
     num_forbidden = 0
     scores_forced = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "max_length", positive_integer("max_length", self.max_length))
 
     def forced(self, state: Any, progress: Progress) -> Tensor:
@@ -131,7 +131,7 @@ class BannedTokens(Constraint):
 
     banned_token_ids: tuple[int, ...] = traced("int32")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         token_ids = np.asarray(self.banned_token_ids).ravel()
         is_id = token_ids.dtype.kind in "iu" or not len(token_ids)
         if not is_id or (token_ids < 0).any() or END_ID in token_ids:
@@ -204,7 +204,7 @@ class NoRepeatedNgrams(Constraint):
 
     size: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "size", positive_integer("size", self.size))
 
     def first_state(self, sizes: Sizes) -> Tensor:
@@ -245,7 +245,7 @@ class RepetitionPenalty(Constraint):
     penalty: float = traced("float32")
     applies_to: str = "logits"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         value = real_number(
             "penalty", self.penalty, lambda x: 1 <= x < np.inf, "a number, 1 or larger"
         )
@@ -298,7 +298,7 @@ class WordPenalty(Constraint):
     penalty: float = traced("float32")
     num_forbidden = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         value = real_number("penalty", self.penalty, lambda x: 0 <= x < np.inf, "0 or larger")
         object.__setattr__(self, "penalty", value)
 
@@ -329,7 +329,7 @@ class ForcedPrefix(Constraint):
     is_scored: bool = True
     num_forbidden = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         prefix = hashable_rows("prefix_token_ids", self.prefix_token_ids)
         object.__setattr__(self, "prefix_token_ids", prefix)
 

@@ -44,7 +44,7 @@ def recorded_loop(
     if not goes_on(state):
         return state
 
-    def next_leaves(*leaves):
+    def next_leaves(*leaves: Any) -> list[Any]:
         after = step(keras.tree.pack_sequence_as(state, leaves))
         return [goes_on(after), *keras.tree.flatten(after)]
 
@@ -63,7 +63,9 @@ def recorded_loop(
     return keras.tree.pack_sequence_as(state, leaves)
 
 
-def _record(function, tensors):
+def _record(
+    function: Callable[..., list[Any]], tensors: list[Any]
+) -> tuple[list[Any], Callable[..., list[Any]] | None]:
     """Call a function of tensors that returns a list of tensors.
 
     Returns:
@@ -92,7 +94,7 @@ class _Reads(TorchFunctionMode):
 class _Recorder(TorchDispatchMode):
     """Writes operations on tensors down as lines of Python."""
 
-    def __init__(self, tensors):
+    def __init__(self, tensors: list[Any]) -> None:
         super().__init__()
         self.reads = False
         self._variables = WeakIdKeyDictionary()  # tensor -> name
@@ -115,7 +117,7 @@ class _Recorder(TorchDispatchMode):
         self._lines.append(f"{targets} = {self._constant(func)}({', '.join(values)})")
         return result
 
-    def function(self, results):
+    def function(self, results: list[Any]) -> Callable[..., list[Any]]:
         """Return a function of the tensors that repeats the lines."""
         # Defaults are local variables, the fastest ones.
         parameters = ", ".join([*self._arguments, *(f"{name}={name}" for name in self._constants)])
@@ -126,7 +128,7 @@ class _Recorder(TorchDispatchMode):
         scope.clear()  # Its cycle would keep the tensors until garbage is collected.
         return repeat
 
-    def _assigned(self, x):
+    def _assigned(self, x: Any) -> str:
         """Return the name of the variable that a result is assigned to."""
         if x is None:
             return "_"
@@ -135,7 +137,7 @@ class _Recorder(TorchDispatchMode):
             self._count += 1
         return self._variables[x]
 
-    def _value(self, x):
+    def _value(self, x: Any) -> str:
         """Return an argument as Python code."""
         if isinstance(x, torch.Tensor) and x in self._variables:
             return self._variables[x]
@@ -143,7 +145,7 @@ class _Recorder(TorchDispatchMode):
             return f"[{', '.join(map(self._value, x))}]"
         return repr(x) if x is None or isinstance(x, bool | int) else self._constant(x)
 
-    def _constant(self, x):
+    def _constant(self, x: Any) -> str:
         name = f"c{len(self._constants)}"
         self._constants[name] = x
         return name

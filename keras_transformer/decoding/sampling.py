@@ -59,7 +59,7 @@ class Sampling(Search):
 
     is_stochastic = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         top_k, top_p, seed = self.top_k, self.top_p, self.seed
         if top_k is not None:
             top_k = positive_integer("top_k", top_k)
@@ -72,7 +72,7 @@ class Sampling(Search):
         )
         self._set_fields(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
 
-    def __str__(self):
+    def __str__(self) -> str:
         limits = {"top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
         given = [f"{name} {value}" for name, value in limits.items() if value is not None]
         return ", ".join([f"samples, temperature {self.temperature}", *given])
@@ -138,7 +138,7 @@ def sampled_candidates(
     )
 
 
-def _drawn(values, sampling, numbers):
+def _drawn(values: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
     """Return the index of the first value whose cumulated probability exceeds the random number:
     int32 `(rows, 1)`.
     """
@@ -198,7 +198,7 @@ def uniform_numbers(keys: Tensor, count: int, seed: Tensor, step: Tensor) -> Ten
     return ops.cast(ops.bitwise_and(ops.right_shift(bits, 9), 2**23 - 1), "float32") * 2.0**-23
 
 
-def _is_in_tensorflow_graph():
+def _is_in_tensorflow_graph() -> bool:
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf

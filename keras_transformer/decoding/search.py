@@ -191,14 +191,14 @@ def _numbers(encoder_token_ids: Tensor, numbers: Tensor | None) -> Tensor:
     """Return the number of each sentence in the call: int32 tensor `(batch, 1)`."""
     if numbers is None:
         return ops.expand_dims(ops.arange(ops.shape(encoder_token_ids)[0], dtype="int32"), 1)
-    numbers: Tensor = ops.convert_to_tensor(validate_integers("sentence_numbers", numbers), "int32")
-    batch, shape = encoder_token_ids.shape[0], tuple(numbers.shape)
+    given: Tensor = ops.convert_to_tensor(validate_integers("sentence_numbers", numbers), "int32")
+    batch, shape = encoder_token_ids.shape[0], tuple(given.shape)
     if len(shape) != 1 or (None not in (shape[0], batch) and shape[0] != batch):
         raise UserError(
             "`sentence_numbers` must have the shape (batch,), one integer for each source. "
             f"Received: shape={shape} for {batch} sources"
         )
-    return ops.expand_dims(numbers, 1)
+    return ops.expand_dims(given, 1)
 
 
 def _nothing(

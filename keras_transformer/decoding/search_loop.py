@@ -139,7 +139,7 @@ class SearchLoop:
         model: keras.Model,
         sentences: Sentences,
         seed: Tensor,
-    ):
+    ) -> None:
         self.search = search
         self.num_results = num_results
         self.model = model
