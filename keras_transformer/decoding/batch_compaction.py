@@ -167,10 +167,10 @@ def _first_stage(
     static_part: SearchPolicy,
     num_results: int,
     length: int | Tensor,
-    steps: int | Tensor = _FIRST_STEPS,
+    steps: int | Tensor | None = None,
     shrinks: bool = True,
 ) -> Stage:
-    steps = _smaller(steps, length)
+    steps = _smaller(_FIRST_STEPS if steps is None else steps, length)
     if model.config.max_length is not None:
         steps = _smaller(steps, model.config.max_length)
     loop, state = begin(model, inputs, static_part, num_results, length, steps)

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_transformer.decoding import batch_compaction, search_loop
 from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.sampling import Sampling
 from tests.decoding.comparison import (
     END,
     EVERYTHING,
@@ -365,6 +366,49 @@ def test_nothing_to_translate(rows):
     token_ids, scores = search(narrow_model(SEED), np.zeros((rows, 6), "int32"), **FULL)
     assert token_ids.shape == (rows, 4, LENGTH) and not token_ids.any()
     assert scores.shape == (rows, 4) and not scores.any()
+
+
+# Models that want what is not allowed, or nothing
+
+
+def model_that_wants(token, sign=1):
+    """A model whose logit of `token` is far above all others, whatever the inputs; or far below."""
+    model = randomize(model_of(num_layers=1), seed=10)
+    embeddings = to_numpy(model.encoder.token_embedding.embeddings).copy()
+    embeddings[token] *= 5  # else a longer one may have the larger product with it
+    model.encoder.token_embedding.embeddings.assign(embeddings)
+    norm = last_norm(model)
+    norm.gamma.assign(0.01 * norm.gamma)
+    norm.beta.assign(sign * 5 * embeddings[token])
+    return model
+
+
+def test_outputs_end_at_once_or_at_their_limits_as_the_model_wants():
+    token_ids, scores = search(model_that_wants(END), **ONE)
+    assert token_ids[:5, 0, 0].tolist() == [END] * 5 and not token_ids[:, :, 1:].any()
+    assert (scores[:5] <= 0).all() and (scores[:5] > -0.5).all()
+    token_ids, _ = search(model_that_wants(END, sign=-1), **ONE)
+    assert not (token_ids == END).any() and output_lengths(token_ids)[:, 0].tolist() == LIMITS
+
+
+@pytest.mark.parametrize("forbidden", [PAD, START])
+def test_padding_and_start_are_never_an_output(forbidden):
+    model = model_that_wants(forbidden)
+    assert numpy_logits(model, [5, 3, 2], [START])[0].argmax() == forbidden
+    token_ids, scores = search(model, **ONE)
+    for tokens, count in zip(token_ids[:, 0], output_lengths(token_ids)[:, 0]):
+        assert (tokens[:count] > START).all() and not tokens[count:].any()
+    # The probability is the model's own: what is forbidden keeps its share.
+    assert (scores[:5] < -1).all()
+
+
+@pytest.mark.parametrize("options", [BeamSearch(), Sampling(top_p=0.9)], ids=["beam", "sampling"])
+def test_nan_weights_give_empty_outputs(options):
+    model = narrow_model(SEED, num_layers=1)
+    last_norm(model).beta.assign(np.full(8, np.nan))
+    token_ids, scores = (to_numpy(x) for x in options(model, SOURCE))
+    assert not token_ids.any() and (scores[:5] == -np.inf).all()
+    assert scores[5] == 0  # a row of padding has its empty output
 
 
 # By hand: a model whose next token depends on the last one alone, by any table

@@ -2,14 +2,10 @@
 the same searches give where nothing is compiled.
 """
 
-import gc
-import weakref
-
 import keras
 import numpy as np
 import pytest
 
-from keras_transformer import Transformer
 from keras_transformer.decoding import batch_compaction, search_loop
 from tests.decoding.comparison import (
     EVERYTHING,
@@ -25,7 +21,6 @@ from tests.decoding.comparison import (
     search,
     without_padding,
 )
-from tests.decoding.search_functions import greedy_search
 from tests.decoding.searches import ROWS, SEARCHES, shared_model
 from tests.decoding.sentences import SOURCE
 from tests.helpers import assert_close, randomize, to_numpy
@@ -141,12 +136,3 @@ def test_bfloat16_gives_finite_float32_scores_within_the_limits():
     assert scores.dtype == "float32" and np.isfinite(scores).all()
     assert ((output_lengths(token_ids) > 0) == (np.array(LIMITS) > 0)[:, None]).all()
     assert (output_lengths(token_ids) <= np.array(LIMITS)[:, None]).all()
-
-
-def test_a_model_can_be_collected_after_a_search():
-    model = Transformer(12, num_layers=1, hidden_dim=4, intermediate_dim=4, num_heads=1)
-    greedy_search(model, ROWS[:1], extra_length=1)
-    reference = weakref.ref(model)
-    del model
-    gc.collect()
-    assert reference() is None

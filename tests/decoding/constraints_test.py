@@ -283,9 +283,3 @@ def test_mark_flags_the_given_tokens_in_each_row():
 
 
 # Objects
-
-
-def test_equal_by_value():
-    assert MinLength(np.int64(3)) == MinLength(3) != MinLength(4)
-    assert hash(BannedTokens(np.array([5, 4, 4]))) == hash(BannedTokens((4, 5)))
-    assert NoUnknownToken() == NoUnknownToken() != NoRepeatedNgrams(1)

@@ -152,20 +152,6 @@ def test_frequencies_are_the_models_probabilities():
     assert np.count_nonzero(counts) > 3
 
 
-def test_outputs_are_tokens_then_end_then_padding():
-    token_ids, scores = draw(num_results=20)
-    assert (np.diff(scores) <= 0).all()
-    assert not token_ids[3].any() and not scores[3].any()
-    lengths = (SOURCE != 0).sum(axis=1)
-    for row in range(3):
-        for tokens in token_ids[row].tolist():
-            count = sum(token != 0 for token in tokens)
-            assert 1 <= count <= lengths[row] - 1 + EXTRA_LENGTH
-            assert 1 not in tokens and 2 not in tokens[: count - 1] and not any(tokens[count:])
-            assert tokens[count - 1] == 2 or count == lengths[row] - 1 + EXTRA_LENGTH
-    assert len({tuple(tokens) for tokens in token_ids[0].tolist()}) > 10
-
-
 def test_score_is_the_log_probability():
     token_ids, scores = draw(num_results=20)
     for tokens, score in list(zip(token_ids[0].tolist(), scores[0]))[:5]:

@@ -38,16 +38,13 @@ def test_json_and_back(search):
     assert type(search).from_config(json.loads(json.dumps(search.get_config()))) == search
 
 
-@pytest.mark.once
-def test_equal_by_value():
+@pytest.mark.each_backend
+def test_searches_and_constraints_are_equal_by_value():
     assert kt.BeamSearch(np.int64(4), np.float64(0.6)) == kt.BeamSearch()
     assert len({kt.BeamSearch(), kt.BeamSearch(4), kt.BeamSearch(5), kt.Sampling()}) == 3
-    with pytest.raises(AttributeError):
-        kt.BeamSearch().beam_size = 5
-
-
-@pytest.mark.each_backend
-def test_searches_that_hold_arrays_are_equal_by_value():
+    assert constraints.MinLength(np.int64(3)) == constraints.MinLength(3)
+    banned = constraints.BannedTokens(np.array([5, 4, 4]))
+    assert hash(banned) == hash(constraints.BannedTokens((4, 5)))
     prefix, num_words = np.array([[5, 6], [7, 0]]), np.array([2, 1])
     grammar = kt.parsing.TreeGrammar((4,), (5,), (6, 7), leaf_sets=((6,), (7,)))
     searches = [
