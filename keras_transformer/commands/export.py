@@ -29,7 +29,9 @@ def export_translation(options: ExportTranslationOptions) -> None:
     """Export a translator as a SavedModel of strings, or in another library's format."""
     check_writable("output", options.output, is_folder=True)
     others = given(options, "quantization")
-    options.load().export(options.output, options.n_best, format=options.format, **others)
+    if options.n_best is not None:
+        others["num_results"] = options.n_best
+    options.load().export(options.output, options.format, **others)
     print(f"The model is in {options.output}.")
 
 

@@ -178,3 +178,19 @@ def test_python_m_runs_the_same_command():
 def test_sentences_on_the_command_line_are_translated(capsys):
     main(["translate", "--model", "multi30k_en_de", "A dog runs.", "A cat sleeps."])
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_export_passes_the_options_of_the_format(monkeypatch, tmp_path, capsys):
+    exported = []
+    monkeypatch.setattr(
+        kt.Translator,
+        "export",
+        lambda _, *arguments, **options: exported.append((arguments, options)),
+    )
+    model = ["export", "--model", "multi30k_en_de", "--output", str(tmp_path / "x")]
+    main([*model, "--n-best", "3"])
+    main([*model, "--format", "ctranslate2", "--quantization", "int8"])
+    assert exported == [
+        ((tmp_path / "x", "saved_model"), {"num_results": 3}),
+        ((tmp_path / "x", "ctranslate2"), {"quantization": "int8"}),
+    ]
