@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -447,15 +448,11 @@ class ConstituencyParser(Task):
     def _encode(self, sentences: Iterable[Words]) -> list[list[int]]:
         # Escape brackets, as in the training trees.
         escaped = [[*map(escape, words)] for words, _ in sentences]
-        token_ids = self.source_tokenizer.encode_words(escaped)
+        limit = self.source_limit() or math.inf
         return [
-            [*ids, END_ID] if self._can_be_parsed(words, ids) else []
-            for (words, _), ids in zip(sentences, token_ids)
+            [*ids, END_ID] if ids and len(ids) < limit else []
+            for ids in self.source_tokenizer.encode_words(escaped)
         ]
-
-    def _can_be_parsed(self, words: Sequence[str], token_ids: Sequence[int]) -> bool:
-        limit = self.source_limit()
-        return bool(words) and (limit is None or len(token_ids) + 1 <= limit)
 
     def _search(
         self,

@@ -339,11 +339,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if parameters.debug:
-        print(
-            f"DEBUG {parameters.debug} has no effect: debugging output is not supported.",
-            file=sys.stderr,
-        )
     scores = score_sentences(gold, predicted, parameters)
     with ended_by_pipe():
         _print_scores(scores)

@@ -241,13 +241,8 @@ class Linearization(ABC):
         """
         step, label = self.read_symbol(symbol)
         if step is None:
-            raise UserError(f"Expected one of {self._examples()}. Received: {symbol!r}")
+            raise UserError(f"Expected a symbol of {self}. Received: {symbol!r}")
         return text_around(step, label or "")
-
-    def _examples(self) -> str:
-        opening, leaf = self.write_step(OPEN, "NP"), self.write_step(LEAF, "NN")
-        closing = self.write_step(CLOSE, "NP")
-        return f"{opening!r}, {leaf!r} and {closing!r}"
 
 
 _LABEL = r"[^()\s]+"
