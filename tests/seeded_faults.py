@@ -185,9 +185,6 @@ FAULTS = {
         ("epoch * self.rest % len(order)", "epoch % len(order)"),
         ("<= most_sources) & (targets", "<= most_sources) | (targets"),
     ],
-    "data/prefetch.py": [
-        ("end = index + 1 + _COUNT", "end = index + 1"),
-    ],
     "data/preprocessor.py": [
         ("self._ids + ids", "ids"),
         ("ids[:first] + rest", "ids"),

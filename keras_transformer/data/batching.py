@@ -1,14 +1,14 @@
 """Batches of a token budget, planned so that any batch of any epoch can be made again."""
 
+import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
 import numpy as np
 
 from keras_transformer.data.batch_planner import BatchingOptions, EpochPlans
-from keras_transformer.data.prefetch import Prefetcher, infinite_dataset
 from keras_transformer.data.preprocessor import TranslationPreprocessor, as_preprocessor
 from keras_transformer.data.text_files import Pair
 from keras_transformer.data.token_source import PlannedBatch, SampledTokens, Samplers, StoredTokens
@@ -94,8 +94,7 @@ class TokenBatches(keras.utils.PyDataset):
     of pairs of each text in an epoch. Unused rows at the end of a shape are padding with zero
     weight.
 
-    The content of a batch depends only on (`seed`, `epoch`), on every backend. A thread prepares
-    the next batches in advance.
+    The content of a batch depends only on (`seed`, `epoch`), on every backend.
 
     A batch is a tuple `(inputs, targets, sample_weights)`:
     - `inputs`: `{"encoder_token_ids": (rows, source), "decoder_token_ids": (rows, target)}` int32.
@@ -185,7 +184,6 @@ class TokenBatches(keras.utils.PyDataset):
         self.shapes = self.plans.shapes
         self._epoch_tokens = _sum(self.tokens.mean_lengths[1] * self.plans.counts)
         self.mean_target_tokens = self._epoch_tokens / self.plans.num_batches_at_last
-        self._ahead = None
 
     def __len__(self) -> int:
         """Return the number of batches in the current epoch."""
@@ -197,14 +195,10 @@ class TokenBatches(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> Batch:
         """Return batch number `index` of the current epoch."""
-        if self._ahead is None:
-            epoch = self.epoch
-            self._ahead = Prefetcher(lambda index: self.batch(epoch, index), len(self))
-        return self._ahead[index]
+        return self.batch(self.epoch, index)
 
     def on_epoch_end(self) -> None:
         self.epoch += 1
-        self._ahead = None
 
     def batch(self, epoch: int, index: int) -> Batch:
         """Return this shard's part of batch number `index` of an epoch.
@@ -393,3 +387,48 @@ def _padded_rows(rows: Sequence[Sequence[int]]) -> np.ndarray:
     for values, row in zip(array, rows):
         values[: len(row)] = row
     return array
+
+
+def infinite_dataset(make: Callable[[int], Batch]) -> Any:
+    """Return an infinite dataset of batches for `fit(steps_per_epoch=...)`.
+
+    Args:
+        make: function that takes an index and returns the batch, as `TokenBatches` does.
+
+    Returns:
+        A `tf.data.Dataset` on TensorFlow, otherwise a `keras.utils.PyDataset`.
+    """
+    return _tensorflow_dataset(make) if keras.backend.backend() == "tensorflow" else _Stream(make)
+
+
+class _Stream(keras.utils.PyDataset):
+    def __init__(self, make: Callable[[int], Batch]):
+        super().__init__()
+        self._make = make
+
+    def __getitem__(self, index: int) -> Batch:
+        return self._make(index)
+
+    @property
+    def num_batches(self) -> None:
+        return None
+
+
+def _tensorflow_dataset(make: Callable[[int], Batch]) -> Any:
+    """Return a dataset whose signature leaves all axes undefined.
+
+    Otherwise Keras infers the shapes from the first two batches: if they have a length in common,
+    because the stream starts in the middle of an epoch, Keras would take it for fixed.
+    """
+    import tensorflow as tf
+
+    def batches() -> Iterator[Batch]:
+        return (make(index) for index in itertools.count())
+
+    signature = keras.tree.map_structure(lambda x: tf.TensorSpec((None, None), x.dtype), make(0))
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(4)
+    # There is nothing to tune here. And `fit`, which leaves this dataset before its end, would have
+    # to wait up to a minute for TensorFlow's tuning thread, which sleeps longer each time.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)

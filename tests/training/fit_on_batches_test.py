@@ -1,14 +1,11 @@
 """`fit` on the batches of a corpus: epochs, streams, and shapes that vary."""
 
-import gc
-import threading
 
 import keras
 import numpy as np
 import pytest
 
-from keras_transformer.data.batching import TokenBatches
-from keras_transformer.data.prefetch import infinite_dataset
+from keras_transformer.data.batching import TokenBatches, infinite_dataset
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.models.metrics import TokenAccuracy
@@ -101,31 +98,12 @@ def test_fit_takes_any_mixture_of_shapes(fitted, tmp_path):
 
 
 class Broken(TokenBatches):
-    """Notes the threads that batches are made in; the sixth of an epoch cannot be made."""
-
-    broken = True
+    """Batches of which the sixth of an epoch cannot be made."""
 
     def batch(self, epoch, index):
-        self.threads = {*getattr(self, "threads", ()), threading.current_thread()}
-        if self.broken and index == 5:
+        if index == 5:
             raise OSError("The disk is gone.")
         return super().batch(epoch, index)
-
-
-def test_batches_are_made_ahead_in_a_thread(fitted):
-    store = fitted["batches"].store
-    batches, val_batches = Broken(store, 256, 1), Broken(store, 256, 1, training=False)
-    batches.broken = val_batches.broken = False
-    fitted["model"].fit(
-        batches.stream(), steps_per_epoch=3, epochs=2, validation_data=val_batches, verbose=0
-    )
-    gc.collect()
-    for threads in (batches.threads, val_batches.threads):
-        assert threads - {threading.current_thread()}
-        for thread in threads:
-            if thread.name.startswith("batches-ahead"):  # The others are TensorFlow's.
-                thread.join(5)
-                assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("kind", ["stream", "epoch", "validation"])
