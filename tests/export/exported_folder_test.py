@@ -1,7 +1,9 @@
 """What an export replaces: an earlier export to the same format, and nothing else."""
 
 import json
+import re
 
+import keras
 import pytest
 
 import keras_transformer as kt
@@ -41,8 +43,7 @@ def test_an_export_to_another_format_is_not_replaced(tmp_path, mark):
 
 @pytest.mark.parametrize("format", FOREIGN)
 def test_a_folder_of_another_program_is_not_replaced_by_an_export(tmp_path, format):
-    if format == "ctranslate2":
-        pytest.importorskip("ctranslate2")
+    import_library(format)
     zero_start = format == "marian_npz"
     ours = translator() if zero_start else kt.Translator(new_model(), tokenizer())
     for name in FOREIGN[format]:
@@ -57,3 +58,109 @@ def test_a_folder_of_another_program_is_not_replaced_by_an_export(tmp_path, form
     with pytest.raises(kt.UserError, match="a folder that also has my_lm.spm"):
         ours.export(tmp_path / "new", format=format)
     assert (tmp_path / "new" / "my_lm.spm").exists()
+
+
+# Refused models and options
+
+
+@keras.saving.register_keras_serializable()
+def double(x):
+    return x + x
+
+
+class Words:
+    """A tokenizer that is not a SentencePiece model."""
+
+    def tokens_to_ids(self, symbols):
+        return []
+
+
+DETERMINISTIC = {"leaf_ids": [5], "word_start_ids": [4]}
+# The format, the arguments of the model, and a part of the error.
+MODELS = [
+    ("ctranslate2", {"attention_window": 3}, "attention_window=3"),
+    ("ctranslate2", DETERMINISTIC, "not support deterministic attention"),
+    ("ctranslate2", {"activation": "tanh"}, "relu, gelu, silu"),
+    ("ctranslate2", {"activation": double}, "relu, gelu, silu"),
+    ("ctranslate2", {"vocabulary_size": 61}, "a model of 61 tokens, a tokenizer of 60"),
+    ("marian", {"normalize_first": True}, "normalize_first=True"),
+    ("marian", {"position_encoding": "learned", "max_length": 20}, "position_encoding='learned'"),
+    ("marian", {"attention_window": 3}, "attention_window=3"),
+    ("marian", {"max_wavelength": 100}, "max_wavelength=100"),
+    ("marian", {"first_position": 2}, "first_position=2"),
+    ("marian", {"final_norm": True}, "final_norm=True"),
+    ("marian", {"layer_norm_epsilon": 0.01}, "layer_norm_epsilon=0.01"),
+    ("marian", {"activation": "selu"}, "activation='selu'"),
+    ("marian", {"key_dim": 4}, "key_dim=4"),
+    ("marian", {"value_dim": 4}, "value_dim=4"),
+    ("marian", DETERMINISTIC, "leaf_ids=[5]"),
+    ("marian_npz", {"zero_start": False}, "Marian only supports zero_start="),
+    ("marian_npz", {"max_wavelength": 10000}, "Marian only supports max_wavelength="),
+    ("marian_npz", {"normalize_first": True}, "Marian only supports normalize_keys="),
+    ("marian_npz", {"layer_norm_epsilon": 1e-5}, "Marian only supports layer_norm_epsilon="),
+    ("marian_npz", {"activation": "tanh"}, "Marian only supports activation="),
+    ("marian_npz", {"key_dim": 3}, "Marian only supports key_dim="),
+    ("marian_npz", {"attention_window": 3}, "Marian only supports attention_window="),
+]
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "message"), MODELS, ids=[f"{x[0]}-{next(iter(x[1]))}" for x in MODELS]
+)
+def test_models_that_a_format_cannot_hold_are_refused(format, options, message, tmp_path):
+    import_library(format)
+    ours = (
+        translator(**options)
+        if format == "marian_npz"
+        else kt.Translator(new_model(**options), tokenizer())
+    )
+    with pytest.raises(kt.UserError, match=re.escape(message)):
+        ours.export(tmp_path / "model", format=format)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "message"),
+    [
+        ("tflite", {}, "`format` must be one of .*Received: format='tflite'"),
+        ("ctranslate2", {"quantization": "int3"}, "int8_float32.* quantization='int3'"),
+        ("ctranslate2", {"n_best": 3}, "`n_best` is not an option .*It has `quantization`"),
+    ],
+)
+def test_wrong_options_of_an_export_are_refused(format, options, message, tmp_path):
+    import_library(format)
+    with pytest.raises(kt.UserError, match=message):
+        kt.Translator(new_model(), tokenizer()).export(tmp_path / "model", format=format, **options)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "message"),
+    [
+        ("marian", {"target_prefix": ("▁the", "▁dog")}, "can force only one first token"),
+        ("marian", {"source_end": False}, "source_end=False"),
+        ("ctranslate2", {"source_tokenizer": Words()}, "Received: Words"),
+    ],
+)
+def test_texts_that_a_format_cannot_hold_are_refused(format, options, message, tmp_path):
+    import_library(format)
+    with pytest.raises(kt.UserError, match=message):
+        kt.Translator(new_model(), tokenizer(), **options).export(tmp_path / "x", format=format)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["ctranslate2", "marian", "marian_npz"])
+def test_a_quantized_model_cannot_be_exported(format, tmp_path):
+    import_library(format)
+    ours = translator() if format == "marian_npz" else kt.Translator(new_model(), tokenizer())
+    ours.model.quantize("int8")
+    with pytest.raises(kt.UserError, match="Cannot export a quantized model"):
+        ours.export(tmp_path / "model", format=format)
+    assert not any(tmp_path.iterdir())
+
+
+def import_library(format):
+    """Skip a test of a format whose library is not installed."""
+    if format == "ctranslate2":
+        pytest.importorskip("ctranslate2")

@@ -5,7 +5,6 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -168,53 +167,6 @@ def test_an_export_is_written_completely_or_not_at_all(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
 
 
-@keras.saving.register_keras_serializable()
-def double(x):
-    return x + x
-
-
-@needs_ctranslate2
-@pytest.mark.parametrize("activation", ["tanh", double])
-def test_other_activations_are_refused(activation, tmp_path):
-    translator = kt.Translator(new_model(activation=activation), tokenizer())
-    with pytest.raises(ValueError, match="relu, gelu, silu"):
-        translator.export(tmp_path / "model", format="ctranslate2")
-    assert list(tmp_path.iterdir()) == []
-
-
-@needs_ctranslate2
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"attention_window": 3}, "attention_window=3"),
-        ({"word_start_ids": [4], "leaf_ids": [5]}, "not support deterministic attention"),
-    ],
-)
-def test_models_that_ctranslate2_cannot_run_are_refused(options, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        kt.Translator(new_model(**options), tokenizer()).export(
-            tmp_path / "model", format="ctranslate2"
-        )
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-@needs_ctranslate2
-def test_a_quantized_model_cannot_be_exported(tmp_path):
-    model = new_model()
-    model.quantize("int8")
-    with pytest.raises(ValueError, match="Cannot export a quantized model"):
-        kt.Translator(model, tokenizer()).export(tmp_path / "model", format="ctranslate2")
-    assert list(tmp_path.iterdir()) == []
-
-
-@needs_ctranslate2
-def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path):
-    translator = kt.Translator(new_model(vocabulary_size=61), tokenizer())
-    with pytest.raises(ValueError, match="a model of 61 tokens, a tokenizer of 60"):
-        translator.export(tmp_path / "model", format="ctranslate2")
-
-
 # Options of its converter
 
 
@@ -237,23 +189,6 @@ def test_int8_export_is_smaller_and_close_to_the_model(tmp_path):
     (result,) = small.score_batch(*words)
     assert_close(result.log_probs, expected, atol=0.1)
     assert not np.allclose(result.log_probs, expected, atol=1e-5)
-
-
-@needs_ctranslate2
-def test_wrong_options_are_refused_before_anything_is_written(tmp_path):
-    translator, path = kt.Translator(new_model(), tokenizer()), tmp_path / "model"
-    for options, message in (
-        ({"quantization": "int3"}, "int8_float32.* Received: quantization='int3'"),
-        ({"n_best": 3}, "It has `quantization`"),
-    ):
-        with pytest.raises(kt.UserError, match=message):
-            translator.export(path, format="ctranslate2", **options)
-    assert not path.exists()
-
-
-def test_an_unknown_format_is_refused(tmp_path):
-    with pytest.raises(kt.UserError, match="\"ctranslate2\".* Received: format='tflite'"):
-        kt.Translator(new_model(), tokenizer()).export(tmp_path, format="tflite")
 
 
 # Two vocabularies
@@ -286,16 +221,6 @@ def test_a_model_of_two_vocabularies_keeps_its_probabilities(tmp_path):
     }
     log_probs = ops.convert_to_numpy(ops.log_softmax(model(inputs, training=False)))[0]
     assert_close(result.log_probs, log_probs[range(len(ids) + 1), [*ids, END_ID]], atol=1e-4)
-
-
-@needs_ctranslate2
-def test_other_tokenizers_are_refused(tmp_path):
-    class Words:
-        def tokens_to_ids(self, symbols):
-            return []
-
-    with pytest.raises(kt.UserError, match="Received: Words"):
-        kt.Translator(new_model(), Words()).export(tmp_path / "model", format="ctranslate2")
 
 
 # A trained model

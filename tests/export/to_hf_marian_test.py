@@ -4,7 +4,6 @@ import importlib.util
 import io
 import json
 import logging
-import re
 
 import keras
 import numpy as np
@@ -146,51 +145,6 @@ def test_a_converted_model_is_exported_again(tmp_path):
         if model is theirs:
             expected = log_probs
     assert_close(log_probs[1:], expected, atol=1e-4)  # the copy is the least likely
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"normalize_first": True},
-        {"position_encoding": "learned", "max_length": 20},
-        {"attention_window": 3},
-        {"max_wavelength": 100},
-        {"first_position": 2},
-        {"final_norm": True},
-        {"layer_norm_epsilon": 0.01},
-        {"activation": "selu"},
-        {"key_dim": 4},
-        {"value_dim": 4},
-        {"leaf_ids": [5], "word_start_ids": [4]},
-    ],
-)
-def test_models_that_marian_cannot_compute_are_refused(options, tmp_path):
-    name = next(iter(options))
-    with pytest.raises(kt.UserError, match=re.escape(f"{name}={options[name]!r}")):
-        new_translator(**options).export(tmp_path / "marian", format="marian")
-    assert [*tmp_path.iterdir()] == []
-
-
-@pytest.mark.slow
-def test_a_quantized_model_cannot_be_exported(tmp_path):
-    quantized = new_translator()
-    quantized.model.quantize("int8")
-    with pytest.raises(kt.UserError, match="quantized"):
-        quantized.export(tmp_path / "marian", format="marian")
-
-
-def test_two_forced_tokens_are_refused(tmp_path):
-    prefix = ("▁the", "▁dog")
-    forced = kt.Translator(new_model(), tokenizer(), target_prefix=prefix)
-    with pytest.raises(kt.UserError, match="can force only one first token"):
-        forced.export(tmp_path / "marian", format="marian")
-    assert [*tmp_path.iterdir()] == []
-
-
-def test_sources_without_an_end_token_are_refused(tmp_path):
-    endless = kt.Translator(new_model(), tokenizer(), source_end=False)
-    with pytest.raises(kt.UserError, match="source_end=False"):
-        endless.export(tmp_path / "marian", format="marian")
 
 
 def test_a_target_prefix_is_the_first_generated_token(tmp_path):

@@ -87,21 +87,3 @@ def test_a_warning_names_the_limits_that_marian_lacks(tmp_path, caplog, factor):
     assert "extra_length=50" in caplog.text
     assert ("max_length_factor=None" in caplog.text) == (factor is None)
     assert kt.convert.marian(tmp_path / "model").search.max_length_factor == (factor or 3.0)
-
-
-@pytest.mark.parametrize(
-    "options, name",
-    [
-        ({"zero_start": False}, "zero_start"),
-        ({"max_wavelength": 10000}, "max_wavelength"),
-        ({"normalize_first": True}, "normalize_keys"),
-        ({"layer_norm_epsilon": 1e-5}, "layer_norm_epsilon"),
-        ({"activation": "tanh"}, "activation"),
-        ({"key_dim": 3}, "key_dim"),
-        ({"attention_window": 3}, "attention_window"),
-    ],
-)
-def test_a_model_that_marian_cannot_compute_is_refused(options, name, tmp_path):
-    with pytest.raises(kt.UserError, match=f"Marian only supports {name}="):
-        translator(**options).export(tmp_path / "model", format="marian_npz")
-    assert not (tmp_path / "model").exists()
