@@ -362,44 +362,36 @@ def message_of(source):
     return message
 
 
-UNSUPPORTED = {
-    "type": "s2s",
-    "transformer-decoder-autoreg": "average-attention",
-    "transformer-alibi-shift": True,
-    "lemma-dim-emb": 8,
-    "transformer-postprocess": "dar",
-    "input-types": ["sequence", "alignment"],
-    "dim-vocabs": [11, 11, 11],
-    "transformer-ffn-activation": "sigmoid",
-    "transformer-guided-alignment-layer": "3",
-    "dim-emb": "8",
-}
+UNSUPPORTED = [
+    ("type", "s2s"),
+    ("transformer-decoder-autoreg", "average-attention"),
+    ("transformer-alibi-shift", True),
+    ("lemma-dim-emb", 8),
+    ("transformer-postprocess", "dar"),
+    ("input-types", ["sequence", "alignment"]),
+    ("dim-vocabs", [11, 11, 11]),
+    ("transformer-ffn-activation", "sigmoid"),
+    ("transformer-guided-alignment-layer", "3"),
+    ("dim-emb", "8"),
+]
+# Sizes that contradict the arrays.
+WRONG_SIZES = [
+    *(("dim-emb", size) for size in (10**6, 0, -8)),
+    *(("enc-depth", 10**9), ("dec-depth", 10**9), ("transformer-tied-layers", [1, 10**9])),
+    *(("transformer-tied-layers", [1]), ("dim-vocabs", ["a", "b"]), ("dim-vocabs", [[1], 2])),
+    *(("transformer-postprocess", "d" * 100_000), ("transformer-ffn-depth", 10**9)),
+    *(("transformer-dim-ffn", 10**9), ("transformer-heads", 10**9)),
+]
 
 
-@pytest.mark.parametrize("name", UNSUPPORTED)
-def test_an_option_without_counterpart_is_refused_by_its_name(name, tmp_path):
-    reference = Reference()
-    reference.options[name] = UNSUPPORTED[name]
-    message = message_of(reference.write(tmp_path / "model"))
-    assert f"`{name}`" in message and "model.npz" in message
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        *(("dim-emb", 10**6), ("dim-emb", 0), ("dim-emb", -8), ("enc-depth", 10**9)),
-        *(("dec-depth", 10**9), ("transformer-tied-layers", [1, 10**9])),
-        *(("transformer-tied-layers", [1]), ("dim-vocabs", ["a", "b"]), ("dim-vocabs", [[1], 2])),
-        *(("transformer-postprocess", "d" * 100_000), ("transformer-ffn-depth", 10**9)),
-        *(("transformer-dim-ffn", 10**9), ("transformer-heads", 10**9)),
-    ],
-)
-def test_sizes_that_a_model_claims_are_compared_with_its_arrays(name, value, tmp_path):
+@pytest.mark.parametrize("name, value", [*UNSUPPORTED, *WRONG_SIZES])
+def test_unsupported_options_and_wrong_sizes_are_refused(name, value, tmp_path):
     reference = Reference()
     reference.options[name] = value
     began = time.monotonic()
     message = message_of(reference.write(tmp_path / "model"))
     assert "model.npz" in message and len(message) < 1000 and time.monotonic() - began < 20
+    assert f"`{name}`" in message or (name, value) in WRONG_SIZES
 
 
 @pytest.mark.parametrize("name", ["Wemb", "encoder_l1_self_Wq", "decoder_ff_logit_out_b", "Wpos"])
@@ -457,95 +449,92 @@ def test_an_ensemble_is_refused(tmp_path):
     assert "ensemble" in message_of(folder)
 
 
-def damage_of(name, folder):
-    """Damage a model, and return the file that the error must name and a part of its reason."""
-    model, config, vocabulary = (folder / x for x in ("model.npz", "decoder.yml", "vocab.spm"))
-    if name == "cut short":
-        model.write_bytes(model.read_bytes()[:-200])
-        return model, "cut short"
-    if name == "empty":
-        model.write_bytes(b"")
-        return model, "cut short"
-    if name == "pickles":
-        np.savez(model, Wemb=np.array([{"a": 1}], dtype=object))
-        return model, "pickled"
-    if name == "tags":
-        config.write_text("beam-size: !!python/object/apply:os.system ['true']\n")
-        return config, "not plain YAML"
-    if name == "other vocabulary":
-        reference = Reference(dim_vocabs=[12, 12])
-        reference.write(folder)
-        return vocabulary, "11 tokens; the model expects 12"
-    if name == "an array too few":
-        reference = Reference()
-        del reference.arrays["encoder_l1_self_Wq"]
-        reference.write(folder)
-        return model, "`encoder_l1_self_Wq` is missing"
-    if name == "an array too many":
-        reference = Reference()
-        reference.arrays["encoder_l1_self_gate"] = np.zeros(3, "float32")
-        reference.write(folder)
-        return model, "encoder_l1_self_gate"
-    if name == "array longer than its bytes":
-        header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }"
-        header = header.ljust(117) + "\n"
-        with zipfile.ZipFile(model, "w") as archive:
-            archive.writestr("Wemb.npy", b"\x93NUMPY\x01\x00v\x00" + header.encode())
-        return model, "does not have its shape"
-    vocabulary.write_bytes(b"no SentencePiece model")
-    return vocabulary, "SentencePiece"
+def rewrite(folder, change=None, **options):
+    """Write another model to a folder, with changed arrays."""
+    reference = Reference(**options)
+    if change is not None:
+        change(reference.arrays)
+    reference.write(folder)
 
 
-DAMAGES = (
-    *("cut short", "empty", "pickles", "tags", "other vocabulary", "an array too few"),
-    *("an array too many", "array longer than its bytes", "damaged vocabulary"),
-)
+def write_long_array(path):
+    """Write an array that declares more values than it has bytes."""
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }"
+    header = header.ljust(117) + "\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("Wemb.npy", b"\x93NUMPY\x01\x00v\x00" + header.encode())
+
+
+TAG = "beam-size: !!python/object/apply:os.system ['true']\n"
+MODEL, GATE = "model.npz", "encoder_l1_self_gate"
+# How a folder is damaged, the file that the error names, and its reason.
+DAMAGES = {
+    "cut short": (lambda x: cut(x / MODEL, 200), MODEL, "cut short"),
+    "empty": (lambda x: (x / MODEL).write_bytes(b""), MODEL, "cut short"),
+    "pickles": (lambda x: np.savez(x / MODEL, Wemb=np.array([{}], object)), MODEL, "pickled"),
+    "long array": (lambda x: write_long_array(x / MODEL), MODEL, "does not have its shape"),
+    "missing array": (
+        lambda x: rewrite(x, lambda arrays: arrays.pop("encoder_l1_self_Wq")),
+        MODEL,
+        "`encoder_l1_self_Wq` is missing",
+    ),
+    "further array": (
+        lambda x: rewrite(x, lambda arrays: arrays.update({GATE: np.zeros(3, "float32")})),
+        MODEL,
+        GATE,
+    ),
+    "tags": (lambda x: (x / "decoder.yml").write_text(TAG), "decoder.yml", "not plain YAML"),
+    "other vocabulary": (
+        lambda x: rewrite(x, dim_vocabs=[12, 12]),
+        "vocab.spm",
+        "11 tokens; the model expects 12",
+    ),
+    "damaged vocabulary": (
+        lambda x: (x / "vocab.spm").write_bytes(b"no SentencePiece model"),
+        "vocab.spm",
+        "SentencePiece",
+    ),
+}
+
+
+def cut(path, size):
+    path.write_bytes(path.read_bytes()[:-size])
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_file_is_named(name, tmp_path):
+    damage, file, reason = DAMAGES[name]
     folder = Reference().write(tmp_path / "model")
-    file, reason = damage_of(name, folder)
+    damage(folder)
     message = message_of(folder)
-    assert str(file) in message and reason in message
+    assert str(folder / file) in message and reason in message
+
+
+def matrix(shape=(8, 8), factor=1.0):
+    return {"encoder_l1_self_Wq": (np.zeros(shape, "i1"), 0x10001, factor)}
 
 
 @pytest.mark.parametrize(
-    "change, reason",
+    "arrays, version, size, reason",
     [
-        ({"version": 2}, "unknown version"),
-        ({"number": 0x11001}, "packed for AVX2"),
-        ({"number": 0x77}, "unsupported type 0x77"),
-        ({"cut": 300}, "cut short"),
+        ({}, 2, 0, "unknown version"),
+        ({"Wemb": 0x11001}, 1, 0, "packed for AVX2"),
+        ({"Wemb": 0x77}, 1, 0, "unsupported type 0x77"),
+        ({}, 1, 300, "cut short"),
+        *((matrix(shape), 1, 0, "Expected a matrix") for shape in ((), (0,), (3, 0), (0, 3), (5,))),
+        *((matrix(factor=x), 1, 0, "positive factor") for x in (0.0, -1.0, np.nan, np.inf)),
     ],
 )
-def test_a_damaged_bin_is_named(change, reason, tmp_path):
+def test_a_damaged_bin_is_named(arrays, version, size, reason, tmp_path):
     folder = bin_folder(tmp_path / "model", Reference())
     file = folder / "model.intgemm.alphas.bin"
-    arrays = bin_arrays(Reference())
-    array, number = arrays["Wemb"]
-    arrays["Wemb"] = array, change.get("number", number)
-    bin_file(file, arrays, change.get("version", 1))
-    file.write_bytes(file.read_bytes()[: -change.get("cut", 0) or None])
+    whole = bin_arrays(Reference())
+    changed = {x: (whole[x][0], y) if isinstance(y, int) else y for x, y in arrays.items()}
+    bin_file(file, {**whole, **changed}, version)
+    if size:
+        cut(file, size)
     message = message_of(folder)
     assert str(file) in message and reason in message
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (0, 3), (5,)])
-def test_integers_that_are_not_a_matrix_are_refused(shape, tmp_path):
-    folder = bin_folder(tmp_path / "model", Reference())
-    file = folder / "model.intgemm.alphas.bin"
-    bin_file(file, {"encoder_l1_self_Wq": (np.zeros(shape, "i1"), 0x10001, 1.0)})
-    message = message_of(folder)
-    assert str(file) in message and "Expected a matrix" in message
-
-
-@pytest.mark.parametrize("factor", [0.0, -1.0, np.nan, np.inf])
-def test_a_factor_of_integers_must_be_positive(factor, tmp_path):
-    folder = bin_folder(tmp_path / "model", Reference())
-    array = np.zeros((8, 8), "i1"), 0x10001, factor
-    bin_file(folder / "model.intgemm.alphas.bin", {"encoder_l1_self_Wq": array})
-    assert "must have a positive factor" in message_of(folder)
 
 
 def test_the_options_of_a_model_must_be_bytes(tmp_path):
