@@ -407,20 +407,20 @@ FAULTS = {
     # Checkpoints, states, devices
     "weights/checkpoints.py": [
         ("total / len(paths)", "total / (len(paths) - 1 or 1)"),
-        ("sorted(paths, key=lambda path: step_of(path, ending))", "sorted(paths)"),
+        ("sorted(paths, key=lambda path: get_step(path, ending))", "sorted(paths)"),
     ],
     "weights/weights_file.py": [
         ("if name != STATE_GROUP:", "if True:"),
     ],
     "training/training_state.py": [
-        ("seal(path)", "pass"),
+        ("write_checksum(path)", "pass"),
     ],
     "training/rolling_checkpoints.py": [
         (
             "kept = list_checkpoints(self.folder)[-self.keep :]",
             "kept = list_checkpoints(self.folder)[-self.keep - 1 :]",
         ),
-        ("if step_of(path, ending) > step:", "if step_of(path, ending) >= step:"),
+        ("if get_step(path, ending) > step:", "if get_step(path, ending) >= step:"),
         ("self._save(to_average=is_due)", "self._save(to_average=True)"),
         ("return self.batches == self.num_batches", 'return epoch + 1 == self.params["epochs"]'),
     ],

@@ -23,7 +23,7 @@ from keras_transformer.commands import (
     translate,
 )
 from keras_transformer.errors import UserError, ended_by_pipe
-from keras_transformer.presets.location import task_of
+from keras_transformer.presets.location import read_task_name
 from keras_transformer.version import __version__
 
 PROGRAM = "keras-transformer"
@@ -106,7 +106,7 @@ def _task_of_model(words: Sequence[str]) -> str:
     for word, following in zip(words, [*words[1:], ""]):
         option, is_joined, value = word.partition("=")
         if option == "--model":
-            is_parser = task_of(value if is_joined else following) == "ConstituencyParser"
+            is_parser = read_task_name(value if is_joined else following) == "ConstituencyParser"
             return "parsing" if is_parser else "translation"
     return "translation"
 

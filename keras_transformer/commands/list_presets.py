@@ -16,7 +16,13 @@ from keras_transformer.convert.conversion_cache import (
 )
 from keras_transformer.errors import UserError
 from keras_transformer.presets.location import locate, saved_models
-from keras_transformer.presets.registry import card_of, details, preset_folders, size_of, summaries
+from keras_transformer.presets.registry import (
+    details,
+    format_size,
+    preset_folders,
+    read_card,
+    summaries,
+)
 
 
 @dataclass(kw_only=True)
@@ -61,7 +67,7 @@ def describe_preset(options: InfoOptions) -> None:
     path = locate(options.name)
     for name, value in details(path).items():
         print(f"{name}: {value}")
-    if card := card_of(path):
+    if card := read_card(path):
         print(f"\n{card.rstrip()}")
 
 
@@ -81,6 +87,6 @@ def manage_cache(options: CacheOptions) -> None:
             print(f"deleted {deleted.source if isinstance(deleted, Conversion) else deleted}")
         return
     for source, path in select(options.models):
-        print(source, size_of(path), path, sep="  ")
+        print(source, format_size(path), path, sep="  ")
     for path in () if options.models else unfinished():
-        print("(unfinished)", size_of(path), path, sep="  ")
+        print("(unfinished)", format_size(path), path, sep="  ")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from keras_transformer.convert.marian_files import LARGEST, zip_in
 from keras_transformer.files import open_zip
 from keras_transformer.presets.location import CARD, HUGGING_FACE, download_repository
-from keras_transformer.presets.registry import card_of, license_in
+from keras_transformer.presets.registry import license_in, read_card
 
 DOCUMENTS = (CARD, "LICENSE*", "LICENCE*", "COPYING*")
 """Patterns of the names of the documents in a repository."""
@@ -65,7 +65,7 @@ def read_documents(source: str | Path) -> SourceDocuments:
 def _in_folder(folder):
     licenses = [x for x in sorted(folder.iterdir()) if _LICENSE.fullmatch(x.name) and x.is_file()]
     text = "\n".join(_as_text(path.read_bytes()[:_LARGEST]) for path in licenses[:1])
-    return SourceDocuments(card_of(folder), text)
+    return SourceDocuments(read_card(folder), text)
 
 
 def _in_zip(path):

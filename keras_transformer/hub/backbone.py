@@ -15,8 +15,8 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import (
     as_policy_map,
+    get_dtype_policy,
     is_quantized,
-    policy_of,
     with_default_policy,
 )
 from keras_transformer.models.transformer import Transformer
@@ -45,7 +45,7 @@ class _Backbone:
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()  # pyright: ignore[reportAttributeAccessIssue] mixin
         if is_quantized(self):
-            config[QUANTIZATION] = keras.dtype_policies.serialize(policy_of(self))
+            config[QUANTIZATION] = keras.dtype_policies.serialize(get_dtype_policy(self))
         return config
 
 

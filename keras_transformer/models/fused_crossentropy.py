@@ -13,7 +13,7 @@ import keras
 from keras import ops
 
 from keras_transformer.annotations import Tensor
-from keras_transformer.models.losses import TokenScores, is_argmax, logit_of
+from keras_transformer.models.losses import TokenScores, is_argmax, true_logits
 
 # Some hundred tokens per part in a usual batch: enough for fast matrix products.
 _NUM_PARTS = 8
@@ -166,7 +166,7 @@ def _token_scores(
     maximum = ops.max(logits, axis=-1)
     exponentials = ops.exp(logits - maximum[:, None])
     total = ops.sum(exponentials, axis=-1)
-    log_normalizer, true_logit = maximum + ops.log(total), logit_of(y_true, logits)
+    log_normalizer, true_logit = maximum + ops.log(total), true_logits(y_true, logits)
     mean_logit = ops.matmul(ops.cast(x, "float32"), table_mean)
     losses = log_normalizer - (1 - label_smoothing) * true_logit - label_smoothing * mean_logit
     values = losses, true_logit - log_normalizer, is_argmax(y_true, logits, maximum)

@@ -102,7 +102,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         return _mean_of_all_replicas(loss, weights)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        true_logit, log_normalizer = logit_of(y_true, y_pred), ops.logsumexp(y_pred, axis=-1)
+        true_logit, log_normalizer = true_logits(y_true, y_pred), ops.logsumexp(y_pred, axis=-1)
         smoothing = self.label_smoothing
         if not smoothing:
             return log_normalizer - true_logit
@@ -119,7 +119,7 @@ class Reduction(keras.losses.Loss):
         return y_pred
 
 
-def logit_of(y_true: Tensor, logits: Tensor) -> Tensor:
+def true_logits(y_true: Tensor, logits: Tensor) -> Tensor:
     """Return the logit of each token of `y_true`, `(batch, target)`; NaN outside the vocabulary."""
     # Backends differ in the values they return outside of an array.
     last = logits.shape[-1] - 1
@@ -160,7 +160,7 @@ def prepare_targets(y_true: Tensor, y_pred: Tensor | TokenScores) -> Tensor:
         )
     predicted: Tensor = y_pred.losses if isinstance(y_pred, TokenScores) else y_pred
     y_true = ops.convert_to_tensor(y_true)
-    check_shape_of_targets(y_true, predicted)
+    validate_shape_of_targets(y_true, predicted)
     y_true = ops.cast(y_true, "int32")
     if None not in (*y_true.shape, *predicted.shape[:2]):
         return ops.maximum(y_true, 0)
@@ -171,7 +171,7 @@ def prepare_targets(y_true: Tensor, y_pred: Tensor | TokenScores) -> Tensor:
         return ops.max(ops.stack([y_true, zeros]), axis=0)
 
 
-def check_shape_of_targets(y_true: Tensor, y_pred: Tensor) -> None:
+def validate_shape_of_targets(y_true: Tensor, y_pred: Tensor) -> None:
     """Raise a `UserError` if the shape of the targets differs from the first two axes of `y_pred`.
 
     Sizes that are None are not checked.

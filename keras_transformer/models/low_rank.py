@@ -14,7 +14,7 @@ from keras import ops
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.models.replication import is_in_scope
-from keras_transformer.weights.weights_file import DAMAGE, check_seal, seal
+from keras_transformer.weights.weights_file import DAMAGE, validate_checksum, write_checksum
 
 _ENDING, _RANK = ".lora.h5", "rank"
 _MATRICES = ("lora_kernel_a", "lora_kernel_b")
@@ -68,7 +68,7 @@ def save_lora_weights(model: Any, filepath: str | os.PathLike) -> None:
             for layer in layers:
                 for name in _MATRICES:
                     file[f"{layer.path}/{name}"] = ops.convert_to_numpy(getattr(layer, name))
-        seal(new)
+        write_checksum(new)
 
 
 def load_lora_weights(model: Any, filepath: str | os.PathLike) -> None:
@@ -121,7 +121,7 @@ def _read(filepath: str | os.PathLike) -> tuple[int, dict[str, np.ndarray]]:
             matrices[name] = item[()]
 
     try:
-        check_seal(filepath)
+        validate_checksum(filepath)
         with h5py.File(filepath) as file:
             file.visititems(keep)
             return int(file.attrs[_RANK]), matrices

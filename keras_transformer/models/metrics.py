@@ -7,9 +7,9 @@ from keras_transformer.annotations import DType, Tensor
 from keras_transformer.models.losses import (
     TokenScores,
     is_argmax,
-    logit_of,
     prepare_targets,
     token_weights,
+    true_logits,
 )
 
 
@@ -106,7 +106,7 @@ class Perplexity(TokenMean):
             Float32 tensor `(batch, target)`.
         """
         logits = ops.cast(y_pred, "float32")
-        return ops.logsumexp(logits, axis=-1) - logit_of(y_true, logits)
+        return ops.logsumexp(logits, axis=-1) - true_logits(y_true, logits)
 
     def values_of_scores(self, scores: TokenScores) -> Tensor:
         """Return each token's value from scores that were computed with the loss.

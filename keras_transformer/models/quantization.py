@@ -23,7 +23,7 @@ def is_quantized(model: Any) -> bool:
     return any(layer.quantization_mode for layer in model.quantizable_layers())
 
 
-def policy_of(model: Any) -> keras.DTypePolicy | keras.dtype_policies.DTypePolicyMap:
+def get_dtype_policy(model: Any) -> keras.DTypePolicy | keras.dtype_policies.DTypePolicyMap:
     """Return the dtype policy that makes a model with the same quantized layers."""
     layers = model.quantizable_layers()
     for layer in layers:
@@ -83,7 +83,7 @@ def quantize_by_policy(model: Any, policy: keras.dtype_policies.DTypePolicyMap) 
         model.quantize(_MODE, filters=lambda x: x.path and policy[x.path].quantization_mode)
 
 
-def check_quantizable(model: Any, mode: str | None, config: Any) -> None:
+def validate_quantizable(model: Any, mode: str | None, config: Any) -> None:
     """Raise a `UserError` unless `Transformer.quantize` can quantize the model."""
     if mode != _MODE or not _is_default(config):
         raise UserError(

@@ -19,9 +19,9 @@ from keras_transformer.models.losses import (
     LabelSmoothedCrossentropy,
     TokenScores,
     align_weights,
-    check_shape_of_targets,
     prepare_targets,
     token_weights,
+    validate_shape_of_targets,
 )
 from keras_transformer.models.metrics import Perplexity, TokenAccuracy, TokenMean
 
@@ -231,7 +231,7 @@ class FusedTrainingStep(keras.Model):
         ):
             return
         if isinstance(inputs, dict) and hasattr(inputs.get("decoder_token_ids"), "shape"):
-            check_shape_of_targets(targets, inputs["decoder_token_ids"])
+            validate_shape_of_targets(targets, inputs["decoder_token_ids"])
         size = self.token_embedding.input_dim
         if targets.max(initial=0) >= size:
             raise UserError(

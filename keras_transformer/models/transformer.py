@@ -17,10 +17,10 @@ from keras_transformer.models.layout import make_layout_map
 from keras_transformer.models.low_rank import enable_lora, load_lora_weights, save_lora_weights
 from keras_transformer.models.quantization import (
     as_policy_map,
-    check_quantizable,
-    policy_of,
+    get_dtype_policy,
     quantize_by_policy,
     quiet_quantization,
+    validate_quantizable,
 )
 from keras_transformer.models.training_step import FusedTrainingStep
 from keras_transformer.models.variants import get_variant, without_training
@@ -433,7 +433,7 @@ class Transformer(FusedTrainingStep):
             UserError: if `mode` or `config` is not supported, or the model is quantized already
                 or has LoRA.
         """
-        check_quantizable(self, mode, config)
+        validate_quantizable(self, mode, config)
         with quiet_quantization():
             super().quantize(mode, filters=filters, **kwargs)
         self.trainable = False
@@ -530,7 +530,7 @@ class Transformer(FusedTrainingStep):
         return {
             "name": self.name,
             "trainable": self.trainable,
-            "dtype": keras.dtype_policies.serialize(policy_of(self)),
+            "dtype": keras.dtype_policies.serialize(get_dtype_policy(self)),
             **self.config.to_dict(),
         }
 

@@ -20,7 +20,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
-from keras_transformer.models.quantization import is_quantized, policy_of
+from keras_transformer.models.quantization import get_dtype_policy, is_quantized
 from keras_transformer.presets.location import (
     CONFIG,
     METADATA,
@@ -107,7 +107,7 @@ class Preset:
         """
         model = self.model
         config = {"name": "transformer_backbone", "trainable": True}
-        config["dtype"] = _serialized_policy(policy_of(model))
+        config["dtype"] = _serialized_policy(get_dtype_policy(model))
         if is_quantized(model):
             config[QUANTIZATION] = config["dtype"]
         backbone = serialized(model.backbone_name, {**config, **model.hyperparameters})
@@ -188,7 +188,7 @@ def class_next_to(backbone: str, kind: str) -> str:
     return backbone.removesuffix("Backbone") + kind
 
 
-def hyperparameters_of(config: dict[str, Any]) -> dict[str, Any]:
+def select_hyperparameters(config: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `Transformer` among the entries of a backbone's configuration."""
     return {name: value for name, value in config.items() if name not in _OF_EVERY_MODEL}
 
@@ -261,14 +261,14 @@ def write_json(path: Path, values: Any) -> None:
     path.write_text(json.dumps(values, indent=2) + "\n", "utf-8")
 
 
-def check_objects(path: Path, config: dict[str, Any], *names: str) -> None:
+def validate_objects(path: Path, config: dict[str, Any], *names: str) -> None:
     """Raise a `UserError` if an entry of a configuration is neither null nor a JSON object."""
     for name in names:
         if not isinstance(config.get(name), dict | None):
             raise UserError(f'{path} is damaged: "{name}" must be a JSON object.')
 
 
-def config_of(path: Path, values: Any, class_name: str) -> dict[str, Any]:
+def get_object_config(path: Path, values: Any, class_name: str) -> dict[str, Any]:
     """Return the configuration of a serialized object.
 
     Raises:

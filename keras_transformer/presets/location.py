@@ -84,7 +84,7 @@ def locate(preset: str | os.PathLike) -> Path:
     raise UserError(f"There is no model folder {preset}.{_known_names(name)}")
 
 
-def task_of(preset: str | os.PathLike) -> str | None:
+def read_task_name(preset: str | os.PathLike) -> str | None:
     """Return the name of the class that uses a preset, such as `"Translator"`.
 
     Args:

@@ -38,7 +38,7 @@ def summaries(paths: Iterable[str | Path]) -> Iterator[dict[str, str]]:
 
 def summary(path: str | Path) -> dict[str, str]:
     """Return a short description of a preset, as a dict of strings."""
-    contents, card = read_preset(path), card_of(path)
+    contents, card = read_preset(path), read_card(path)
     metadata = contents.metadata
     languages = [metadata[side] for side in ("source", "target") if side in metadata]
     return {
@@ -46,13 +46,13 @@ def summary(path: str | Path) -> dict[str, str]:
         "task": contents.task or "",
         "languages": "-".join(map(str, languages)) or "".join(_LANGUAGE.findall(card)[:1]),
         "parameters": f"{count:,}" if (count := _parameter_count(path)) else "",
-        "size": size_of(path),
+        "size": format_size(path),
         "score": score_in(card),
         "license": license_in(card),
     }
 
 
-def size_of(folder: str | Path) -> str:
+def format_size(folder: str | Path) -> str:
     """Return the size of all files in a folder, such as "4.9 MB"."""
     size = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
     return f"{size / 1e6:.1f} MB"
@@ -79,7 +79,7 @@ def details(path: str | Path) -> dict[str, str]:
     return {name: str(value) for name, value in values.items() if value}
 
 
-def card_of(path: str | Path) -> str:
+def read_card(path: str | Path) -> str:
     """Return the text of a preset's card, or an empty string."""
     card = Path(path) / CARD
     return card.read_text("utf-8", errors="replace") if card.is_file() else ""

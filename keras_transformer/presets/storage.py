@@ -36,11 +36,11 @@ from keras_transformer.presets.format import (
     PACKAGE,
     Preset,
     PresetConfig,
-    check_objects,
     class_next_to,
-    config_of,
-    hyperparameters_of,
+    get_object_config,
+    select_hyperparameters,
     serialized,
+    validate_objects,
     write_json,
 )
 from keras_transformer.presets.location import (
@@ -132,7 +132,7 @@ def load_preset(path: str | Path, task: str, dtype: DType = None) -> Preset:
         require_file(path, f"{TOKENIZER}.json")
     preprocessor: Any = config.preprocessor  # there is one if there is a tokenizer
     model = new_model(object, config, dtype)
-    check_vocabularies(config)
+    validate_vocabularies(config)
     load_folder_weights(model, path)
     card = path / CARD
     return Preset(
@@ -199,14 +199,14 @@ def read_preset(path: str | Path) -> PresetConfig:
     name = config.get("registered_name") if isinstance(config, dict) else None
     name = str(name).removeprefix(f"{PACKAGE}>")
     name = name if _BACKBONES.fullmatch(name) else BACKBONE
-    backbone = config_of(path / CONFIG, config, name)
+    backbone = get_object_config(path / CONFIG, config, name)
     task = _optional(path, TASK, class_next_to(name, "Seq2SeqLM"))
-    check_objects(path / TASK, task, "metadata", "search")
+    validate_objects(path / TASK, task, "metadata", "search")
     return PresetConfig(
         path=path,
         task=task.get("task"),
         backbone=name,
-        hyperparameters=hyperparameters_of(backbone),
+        hyperparameters=select_hyperparameters(backbone),
         dtype=backbone.get("dtype"),
         metadata=task.get("metadata") or {},
         search=task.get("search"),
@@ -229,7 +229,7 @@ def _optional(path: Path, part: str, class_name: str) -> dict[str, Any]:
     """Return the configuration of an object, or an empty dict if its file is missing."""
     if not (path / part).is_file():
         return {}
-    return config_of(path / part, read_json(path / part), class_name)
+    return get_object_config(path / part, read_json(path / part), class_name)
 
 
 def _read_preprocessor(path: Path, class_name: str) -> TranslationPreprocessor | None:
@@ -361,7 +361,7 @@ def _validate_activation(path: Path, activation: Any) -> None:
         )
 
 
-def check_vocabularies(config: PresetConfig) -> None:
+def validate_vocabularies(config: PresetConfig) -> None:
     """Check that the tokenizers of a preset fit the model's vocabularies.
 
     Args:

@@ -16,7 +16,7 @@ from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions
 from keras_transformer.presets.format import PresetConfig
-from keras_transformer.presets.storage import check_vocabularies, new_model, read_preset
+from keras_transformer.presets.storage import new_model, read_preset, validate_vocabularies
 from keras_transformer.training.processes import Processes
 from keras_transformer.weights.shards import load_folder_weights
 
@@ -68,7 +68,7 @@ def initial_preset(init: str | Path) -> tuple[PresetConfig, Path]:
 
     path = as_preset(init)
     contents = read_preset(path)
-    check_vocabularies(contents)
+    validate_vocabularies(contents)
     return contents, path
 
 

@@ -23,7 +23,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions, without_training
 from keras_transformer.option_fields import check_options, fixed_settings
 from keras_transformer.presets.location import PRESET
-from keras_transformer.presets.registry import card_of, license_in
+from keras_transformer.presets.registry import license_in, read_card
 from keras_transformer.tasks.init_from_preset import (
     initial_hyperparameters,
     initial_preprocessor,
@@ -41,7 +41,7 @@ from keras_transformer.training.stage_options import (
     OptimizerOptions,
     RunOptions,
 )
-from keras_transformer.training.stopping import check_choice_of_checkpoints
+from keras_transformer.training.stopping import validate_choice_of_checkpoints
 from keras_transformer.training.trainer import Batches, Fitted, compile_model
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class TrainingOptions:
         """
         make_schedule(self.optimizer, 1, self.fitting.steps)
         uses_ema = self.optimizer.ema is not None
-        check_choice_of_checkpoints(self.checkpoints, self.scores, uses_ema)
+        validate_choice_of_checkpoints(self.checkpoints, self.scores, uses_ema)
 
 
 def begin_training(options: TrainingOptions) -> TrainingContext:
@@ -216,7 +216,7 @@ def make_batches(
         "validation_text": val.fingerprint(),
         "tokenizer": " ".join(dict.fromkeys(prints)),
     }
-    context.check_settings({**context.settings, **fingerprints})
+    context.validate_settings({**context.settings, **fingerprints})
 
     texts = {"train": train, "val": val}
     sampling = options.batching.subword_sampling
@@ -345,7 +345,7 @@ def _origin(init: str | Path | None) -> list[str]:
     """Return the lines of a card that name the preset that a training began with."""
     if init is None:
         return []
-    license = license_in(card_of(initial_preset(init)[1]))
+    license = license_in(read_card(initial_preset(init)[1]))
     return [f"fine-tuned from {init}", *([f"license: {license}"] if license else [])]
 
 

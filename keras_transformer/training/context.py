@@ -63,7 +63,7 @@ class TrainingContext:
         """Whether the training resumes from a checkpoint."""
         return self.start.step > 0
 
-    def check_settings(self, settings: dict, **others: Any) -> None:
+    def validate_settings(self, settings: dict, **others: Any) -> None:
         """Check in all processes that settings are the same as at the start and as in process 0.
 
         Args:
@@ -77,7 +77,7 @@ class TrainingContext:
         first = self.processes.first(lambda: mine)
 
         def check() -> None:
-            self.start.check_run(settings)
+            self.start.validate_run(settings)
             different = [
                 f"{name}={mine[name]} (there {first[name]})"
                 for name in mine
@@ -138,7 +138,7 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
         "few_shapes_first": few_shapes_first,
     }
     context = TrainingContext(options, devices, start, settings, few_shapes_first, began, lock)
-    context.check_settings(settings, steps=steps)
+    context.validate_settings(settings, steps=steps)
     return context
 
 

@@ -32,8 +32,8 @@ from keras_transformer.validation import (
     positive_integer,
     positive_number,
 )
-from keras_transformer.weights.checkpoints import list_by_step, list_checkpoints, step_of
-from keras_transformer.weights.weights_file import copy_weights, seal
+from keras_transformer.weights.checkpoints import get_step, list_by_step, list_checkpoints
+from keras_transformer.weights.weights_file import copy_weights, write_checksum
 
 # The newest state, and an earlier one in case the newest is damaged.
 _STATES = 2
@@ -317,7 +317,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
                 with atomic_write(self.folder / f"step-{step}.weights.h5") as weights:
                     copy_weights(state, weights)
                     note_validation(weights, validation)
-                    seal(weights)
+                    write_checksum(weights)
 
     def _last_written(self) -> str:
         states = list_states(self.folder)
@@ -326,7 +326,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
     def _delete_later_than(self, step: int) -> None:
         for ending in ("weights.h5", STATE_ENDING):
             for path in list_by_step(self.folder, ending):
-                if step_of(path, ending) > step:
+                if get_step(path, ending) > step:
                     path.unlink()
 
 

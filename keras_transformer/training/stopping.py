@@ -39,7 +39,7 @@ _SMALLER_IS_BETTER = ("loss", "perplexity")
 _OF_KERAS = ("val_loss", "val_accuracy", "val_perplexity")
 
 
-def check_choice_of_checkpoints(
+def validate_choice_of_checkpoints(
     options: "CheckpointOptions", scores: Collection[str] | None, uses_ema: bool
 ) -> None:
     """Raise a `UserError` if `CheckpointOptions` ask for a choice that validation cannot make.

@@ -29,9 +29,9 @@ from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.stopping import (
     StopEarly,
     best_checkpoints,
-    check_choice_of_checkpoints,
     has_ended,
     stop_on_signals,
+    validate_choice_of_checkpoints,
 )
 from keras_transformer.weights.checkpoints import average_checkpoints, list_checkpoints
 from keras_transformer.weights.weights_file import load_weights
@@ -129,7 +129,7 @@ def fit(
     options.validate()
     kept.validate()
     scores = scores or {}
-    check_choice_of_checkpoints(kept, scores, model.optimizer.inner_optimizer.use_ema)
+    validate_choice_of_checkpoints(kept, scores, model.optimizer.inner_optimizer.use_ema)
     num_batches = options.steps * batches.train.accumulate
     interval = options.interval * batches.train.accumulate
     first_batch = context.start.batches

@@ -34,11 +34,11 @@ from keras_transformer.weights.checkpoints import list_by_step, list_checkpoints
 from keras_transformer.weights.weights_file import (
     DAMAGE,
     STATE_GROUP,
-    check_finite,
     datasets,
     load_weights,
     opened,
-    seal,
+    validate_finite,
+    write_checksum,
     write_weights,
 )
 
@@ -73,7 +73,7 @@ class TrainingState:
     run: dict[str, Any] = field(default_factory=dict)
     metric_sums: list[Any] = field(default_factory=list)
 
-    def check_run(self, run: Mapping[str, Any]) -> None:
+    def validate_run(self, run: Mapping[str, Any]) -> None:
         """Raise a `UserError` if a value in `run` differs from the value of this training.
 
         Args:
@@ -209,8 +209,8 @@ class Snapshot:
             for name, values in self._others.items():
                 state[name] = values
             for name, item in datasets(file).items():
-                check_finite(name, item[()])
-        seal(path)
+                validate_finite(name, item[()])
+        write_checksum(path)
 
 
 def read_state(path: str | PathLike) -> TrainingState:

@@ -20,7 +20,7 @@ from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.search_loop import SMALLEST_COVERAGE
 from keras_transformer.errors import UserError
 from keras_transformer.layers.multi_head_attention import recorded_attention
-from keras_transformer.models.losses import logit_of
+from keras_transformer.models.losses import true_logits
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.progress import bar
 from keras_transformer.reserved_ids import START_ID
@@ -173,7 +173,7 @@ def _forced_pass(
     attentions = [] if layer is None else [x.cross_attention for x in model.decoder.layers]
     with recorded_attention(attentions) as record:
         logits = model.decode(inputs, source_ids, model.encode(source_ids))
-    log_probs = logit_of(target_ids, logits) - ops.logsumexp(logits, axis=-1)
+    log_probs = true_logits(target_ids, logits) - ops.logsumexp(logits, axis=-1)
     if layer is None:
         return (log_probs,)
     layers = [layer] if isinstance(layer, int) else layer

@@ -13,10 +13,10 @@ from keras_transformer.files import atomic_write
 from keras_transformer.progress import bar
 from keras_transformer.weights.weights_file import (
     DAMAGE,
-    checked_tensors,
     copy_weights,
     first_line,
-    seal,
+    read_tensors,
+    write_checksum,
 )
 
 
@@ -34,11 +34,11 @@ def list_checkpoints(folder: str | PathLike) -> list[Path]:
 
 def list_by_step(folder: str | PathLike, ending: str) -> list[Path]:
     """Return the files `step-N.ENDING` in a folder, sorted by N."""
-    paths = [path for path in Path(folder).glob("step-*") if step_of(path, ending)]
-    return sorted(paths, key=lambda path: step_of(path, ending))
+    paths = [path for path in Path(folder).glob("step-*") if get_step(path, ending)]
+    return sorted(paths, key=lambda path: get_step(path, ending))
 
 
-def step_of(path: Path, ending: str) -> int:
+def get_step(path: Path, ending: str) -> int:
     """Return the N of `step-N.ENDING`, or 0 if the file has another name."""
     match = re.fullmatch(rf"step-(\d+)\.{re.escape(ending)}", path.name)
     return int(match[1]) if match else 0
@@ -80,9 +80,9 @@ def average_checkpoints(paths: Iterable[str | PathLike], output_path: str | Path
         with h5py.File(new, "r+") as file:
             for name, total in sums.items():
                 file[name][...] = total / len(paths)
-        seal(new)
+        write_checksum(new)
 
 
 def _tensors(path: Path) -> dict[str, np.ndarray]:
     """Return all tensors of a weights file as float64: name -> array."""
-    return {name: np.asarray(values, "float64") for name, values in checked_tensors(path)}
+    return {name: np.asarray(values, "float64") for name, values in read_tensors(path)}

@@ -9,9 +9,9 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
 from keras_transformer.weights.weights_file import (
     DAMAGE,
-    checked_tensors,
     first_line,
     load_weights,
+    read_tensors,
     stored_shapes,
 )
 
@@ -68,7 +68,7 @@ def load_folder_weights(model: keras.Model, folder: Path) -> None:
         return
     try:
         # Keras ignores weights that the model has no layer for.
-        found = sum(1 for shard in files for _ in checked_tensors(shard))
+        found = sum(1 for shard in files for _ in read_tensors(shard))
         if found != len(model.weights):
             raise ValueError(f"The files have {found} tensors, and the model {len(model.weights)}.")
         # A plain model with the same layers, since its own class may load otherwise.

@@ -58,8 +58,8 @@ def save_weights(model: keras.Model, path: str | PathLike) -> None:
     write_weights(model, path)
     with h5py.File(path) as file:
         for name, item in _weights(file).items():
-            check_finite(name, item[()])
-    seal(path)
+            validate_finite(name, item[()])
+    write_checksum(path)
 
 
 def write_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[Any] = ()) -> None:
@@ -73,11 +73,11 @@ def write_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[A
     parts = [*model.weights, *room_for]
     # Dtypes with fewer than 4 bytes may be stored as float32.
     size = sum(math.prod(x.shape) * (8 if "64" in str(x.dtype) else 4) for x in parts)
-    check_room(path, size + (1 + len(parts)) * _OVERHEAD)
+    validate_room(path, size + (1 + len(parts)) * _OVERHEAD)
     _without_optimizer(model).save_weights(path)
 
 
-def check_room(path: str | PathLike, size: int) -> None:
+def validate_room(path: str | PathLike, size: int) -> None:
     """Raise an `OSError` if there is no room for a new file of this size in bytes.
 
     It is for files that HDF5 writes: after a failed write, HDF5 crashes the process when a later
@@ -107,7 +107,7 @@ def load_weights(model: keras.Model, path: str | PathLike) -> None:
     # LoRA weights are saved merged.
     expected = sum(not weight.name.startswith("lora_") for weight in model.weights)
     # Keras ignores tensors for which the model has no layer.
-    found = sum(1 for _ in checked_tensors(path))
+    found = sum(1 for _ in read_tensors(path))
     if found != expected:
         raise UserError(
             f"{path} does not fit the model. Expected {expected} tensors. Received: {found} tensors"
@@ -128,7 +128,7 @@ def _without_optimizer(model: keras.Model) -> keras.Model:
 
 def copy_weights(path: str | PathLike, new_path: str | PathLike) -> None:
     """Copy the weights in a file to a new file, without other content."""
-    check_room(new_path, Path(path).stat().st_size)
+    validate_room(new_path, Path(path).stat().st_size)
     with h5py.File(path) as file, h5py.File(new_path, "w") as new:
         new.attrs.update(file.attrs)
         for name in file:
@@ -151,11 +151,11 @@ def narrow_weights(path: str | PathLike, dtype: str) -> None:
     if dtype not in _FLOATS:
         raise UserError(f"`weights_dtype` must be one of {', '.join(_FLOATS)}. Received: {dtype!r}")
     with atomic_write(path) as new:
-        check_room(new, Path(path).stat().st_size)
+        validate_room(new, Path(path).stat().st_size)
         with h5py.File(path) as file, h5py.File(new, "w") as narrow:
             file.visititems(lambda name, item: _copy_item(narrow, name, item, dtype))
             narrow.attrs.update(file.attrs)
-        seal(new)
+        write_checksum(new)
 
 
 def _copy_item(narrow: h5py.File, name: str, item: h5py.Group | h5py.Dataset, dtype: str) -> None:
@@ -181,7 +181,7 @@ def datasets(file: h5py.Group) -> dict[str, h5py.Dataset]:
     return dict(sorted(found.items()))
 
 
-def checked_tensors(path: str | PathLike) -> Iterator[tuple[str, np.ndarray]]:
+def read_tensors(path: str | PathLike) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the name and the array of each tensor in a weights file.
 
     Args:
@@ -208,7 +208,7 @@ def stored_shapes(path: str | PathLike) -> list[tuple[int, ...]]:
         return [item.shape for item in _weights(file).values()]
 
 
-def seal(path: str | PathLike) -> None:
+def write_checksum(path: str | PathLike) -> None:
     """Append the checksum to a file, after all its content is written."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").digest()
@@ -216,7 +216,7 @@ def seal(path: str | PathLike) -> None:
         file.write(_SEAL + digest)
 
 
-def check_seal(path: str | PathLike) -> None:
+def validate_checksum(path: str | PathLike) -> None:
     """Raise a `UserError` if a file has a checksum that does not match its content."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -235,7 +235,7 @@ def is_finite(values: Any) -> bool:
     return np.asarray(values).dtype.kind != "f" or bool(np.isfinite(values).all())
 
 
-def check_finite(name: str, values: Any) -> None:
+def validate_finite(name: str, values: Any) -> None:
     if not is_finite(values):
         raise UserError(f"{name} has values that are infinite or not a number.")
 
@@ -249,7 +249,7 @@ def _weights(file: h5py.File) -> dict[str, h5py.Dataset]:
 def opened(path: str | PathLike) -> Iterator[h5py.File]:
     """Open a weights file, and convert h5py's errors in the block to a `UserError`."""
     try:
-        check_seal(path)
+        validate_checksum(path)
         with h5py.File(path) as file:
             yield file
     except UserError:

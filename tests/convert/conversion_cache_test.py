@@ -12,7 +12,7 @@ from keras_transformer.commands import main
 from keras_transformer.convert import from_hf_marian
 from keras_transformer.convert.conversion_cache import as_preset, conversions
 from keras_transformer.files import temporary_folder
-from keras_transformer.presets.registry import card_of, summaries
+from keras_transformer.presets.registry import read_card, summaries
 from tests.convert.hf_marian_folder import random_config, spm, vocabulary, write_folder
 from tests.convert.local_hub import local_hub
 from tests.convert.marian_reference import Reference
@@ -113,7 +113,7 @@ def test_a_repository_is_downloaded_once_and_again_when_it_changes(opus, tmp_pat
         assert "model.safetensors" in hub.requested
         # The card has the model's license, and says what it was made from.
         (row,) = summaries([as_preset("hf://user/opus")])
-        card = card_of(as_preset("hf://user/opus"))
+        card = read_card(as_preset("hf://user/opus"))
         assert (row["name"], row["license"]) == ("hf://user/opus", "cc-by-4.0")
         assert "Converted from hf://user/opus" in card and card.endswith("# opus\n")
         hub.requested.clear()

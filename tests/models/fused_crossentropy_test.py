@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.models.fused_crossentropy import fused_crossentropy, score_tokens
-from keras_transformer.models.losses import LabelSmoothedCrossentropy, logit_of
+from keras_transformer.models.losses import LabelSmoothedCrossentropy, true_logits
 from tests.helpers import assert_close, gradient, normal, to_numpy
 from tests.training.distribution_test import run_together
 
@@ -33,7 +33,7 @@ def test_fused_losses_and_log_probabilities_equal_those_of_logits(rows, smoothin
     actual = scores(smoothing=smoothing, rows=rows)
     targets, logits = TARGETS[:rows], logits_of(SEQUENCE[:rows], EMBEDDINGS)
     log_probs = ops.log_softmax(logits)
-    true = logit_of(targets, log_probs)
+    true = true_logits(targets, log_probs)
     expected = -(1 - smoothing) * true - smoothing * ops.mean(log_probs, axis=-1)
     assert_close(actual.losses, expected)
     assert_close(actual.log_probs, true)

@@ -129,7 +129,7 @@ def test_parts_of_a_batch_add_up():
     assert sum(parts) == pytest.approx(expected, rel=1e-5)
 
 
-def test_nothing_but_padding():
+def test_a_batch_of_padding_has_loss_0():
     loss, padding = LabelSmoothedCrossentropy(), np.zeros((2, 4), "int32")
     assert value(loss, padding, LOGITS) == 0
     assert not gradient(lambda x: loss(padding, x), LOGITS).any()
@@ -167,7 +167,7 @@ def test_targets_of_another_shape_are_refused(shape):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="other shapes are all known")
 @pytest.mark.each_backend
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_targets_of_a_shape_that_is_unknown_to_the_program(jit_compile):
+def test_targets_of_another_dynamic_shape_are_refused(jit_compile):
     import tensorflow as tf
 
     loss = LabelSmoothedCrossentropy()
@@ -188,7 +188,7 @@ def test_a_mask_of_the_logits_changes_nothing():
     assert value(LabelSmoothedCrossentropy(), TARGETS, logits) == pytest.approx(expected, rel=1e-6)
 
 
-def test_logits_of_ten_thousand_give_finite_losses():
+def test_large_logits_give_finite_losses():
     logits = np.array([[[0.0, 1e4, -1e4]]], "float32")
     loss = LabelSmoothedCrossentropy(0.0)
     assert value(loss, np.array([[1]]), logits) == 0
@@ -204,12 +204,12 @@ def test_low_precision_logits_are_computed_in_float32():
 
 
 @pytest.mark.parametrize("label_smoothing", [-0.1, 1, 1.5, float("nan")])
-def test_bad_label_smoothing(label_smoothing):
+def test_label_smoothing_outside_its_range_is_refused(label_smoothing):
     with pytest.raises(ValueError, match=f"`label_smoothing` must .*={label_smoothing}"):
         LabelSmoothedCrossentropy(label_smoothing)
 
 
-def test_config_round_trip():
+def test_a_config_restores_the_object():
     loss = LabelSmoothedCrossentropy(0.25, reduction="sum", name="loss")
     copy = keras.losses.deserialize(keras.losses.serialize(loss))
     assert type(copy) is LabelSmoothedCrossentropy

@@ -31,7 +31,7 @@ def randomize_lora(model):
     return model
 
 
-def test_begins_as_the_model_was():
+def test_enabling_lora_keeps_the_outputs():
     model = new_model(num_layers=1)
     before = to_numpy(model(INPUTS)).copy()
     model.enable_lora(3)
@@ -41,7 +41,7 @@ def test_begins_as_the_model_was():
     assert {tuple(weight.shape) for weight in model.trainable_weights} == {(8, 3), (3, 8)}
 
 
-def test_adds_a_product_of_the_matrices():
+def test_lora_adds_the_product_of_its_matrices():
     model, plain = adapted_model(), new_model(num_layers=1)
     added = 0
     for layer, other in zip(model.dense_layers(), plain.dense_layers()):
@@ -93,7 +93,7 @@ def test_a_search_sees_the_matrices():
 # Saving
 
 
-def test_what_is_saved_is_a_plain_model(tmp_path):
+def test_an_adapted_model_is_saved_plain(tmp_path):
     model = adapted_model()
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -111,7 +111,7 @@ def test_what_is_saved_is_a_plain_model(tmp_path):
 
 
 @pytest.mark.once
-def test_a_checkpoint_becomes_the_weights_that_are_adapted(tmp_path):
+def test_a_loaded_checkpoint_is_adapted(tmp_path):
     plain, path = new_model(num_layers=1), tmp_path / "step-1.weights.h5"
     save_weights(plain, path)
     model = adapted_model()
@@ -142,7 +142,7 @@ def test_the_matrices_can_be_trained_after_weights_are_loaded(load, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, {"target_layer_names": ["output"]}], ids=str)
-def test_the_matrices_alone(options, tmp_path):
+def test_lora_weights_are_saved_and_loaded(options, tmp_path):
     model, path = adapted_model(**options), tmp_path / "mine.lora.h5"
     model.save_lora_weights(path)
     other = new_model(num_layers=1)
@@ -190,7 +190,7 @@ def test_layer_names_that_cannot_be_adapted_are_refused(names):
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_only_once_and_in_floats():
+def test_lora_is_refused_twice_and_for_quantized_models():
     model = adapted_model()
     with pytest.raises(ValueError, match="has LoRA already"):
         model.enable_lora(2)
@@ -203,7 +203,7 @@ def test_only_once_and_in_floats():
 
 
 @pytest.mark.once
-def test_files_of_another_kind(tmp_path):
+def test_other_files_are_not_lora_weights(tmp_path):
     model, path = adapted_model(), tmp_path / "mine.lora.h5"
     with pytest.raises(ValueError, match=r"must end with \.lora\.h5.*mine\.h5"):
         model.save_lora_weights(tmp_path / "mine.h5")
@@ -221,7 +221,7 @@ def test_files_of_another_kind(tmp_path):
 
 
 @pytest.mark.once
-def test_matrices_of_another_model(tmp_path):
+def test_lora_weights_of_another_model_are_refused(tmp_path):
     path = tmp_path / "mine.lora.h5"
     adapted_model().save_lora_weights(path)
     for other in (new_model(num_layers=2), new_model(num_layers=1, hidden_dim=16)):

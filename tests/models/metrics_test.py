@@ -148,7 +148,7 @@ def test_low_precision_logits():
 
 
 @pytest.mark.parametrize("metric_class", [TokenAccuracy, Perplexity])
-def test_config_round_trip(metric_class):
+def test_a_config_restores_the_object(metric_class):
     metric = metric_class(name="mine")
     copy = keras.metrics.deserialize(keras.metrics.serialize(metric))
     assert type(copy) is metric_class

@@ -62,7 +62,7 @@ def test_embeddings_are_rounded_row_by_row():
 
 
 @pytest.mark.slow
-def test_a_search_is_of_the_quantized_model():
+def test_a_search_uses_the_quantized_model():
     # TensorFlow has compiled a search of the model in floats.
     model = new_model(num_layers=1)
     options = {"extra_length": 1}
@@ -78,7 +78,7 @@ def test_a_search_is_of_the_quantized_model():
 
 
 @pytest.mark.slow
-def test_evaluation_is_near_that_of_floats():
+def test_evaluation_is_close_to_floats():
     model = new_model(num_layers=1)
     x, y = copy_task(32)
     results = []
@@ -105,7 +105,7 @@ def test_evaluation_is_near_that_of_floats():
         ("token_embedding", "mixed_bfloat16"),
     ],
 )
-def test_save_and_load(filters, dtype, tmp_path):
+def test_a_quantized_model_is_saved_and_loaded(filters, dtype, tmp_path):
     model = quantized_model(filters, dtype=dtype)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -155,7 +155,7 @@ def test_a_quantized_model_cannot_be_quantized_again():
 
 
 @pytest.mark.once
-def test_other_policies_of_layers():
+def test_other_policies_of_layers_are_refused():
     dtype = keras.dtype_policies.DTypePolicyMap("float32")
     dtype["encoder_layer_0/.*"] = "bfloat16"
     with pytest.raises(ValueError, match="of 'int8'.*'bfloat16'"):

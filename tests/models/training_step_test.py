@@ -65,7 +65,7 @@ def trained(fused, weights, reduction, metrics, **options):
         (None, "sum", []),
     ],
 )
-def test_fused_step_is_the_plain_one(weights, reduction, metrics):
+def test_a_fused_step_equals_the_plain_one(weights, reduction, metrics):
     assert_steps_are_equal(weights, reduction, metrics)
 
 
@@ -179,14 +179,14 @@ def test_a_class_that_overrides_a_method_gets_logits(model_class):
         ({"fused": True, "weighted_metrics": {"a": []}}, "`weighted_metrics` is not a list"),
     ],
 )
-def test_refuses_to_fuse_what_needs_logits(options, words):
+def test_fusing_is_refused_where_logits_are_needed(options, words):
     with pytest.raises(ValueError, match=words):
         small(**options)
 
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_refuses_to_fuse_what_is_quantized():
+def test_fusing_is_refused_for_quantized_embeddings():
     model = Transformer(50, 1, 8, 16, 2)
     model.quantize("int8")
     loss = LabelSmoothedCrossentropy()
@@ -200,7 +200,7 @@ def test_refuses_to_fuse_what_is_quantized():
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_what_is_fused_and_then_quantized_says_so(tmp_path):
+def test_quantizing_a_fused_model_is_an_error_of_the_next_step(tmp_path):
     model = small(fused=True)
     model.quantize("int8")
     with pytest.raises(
@@ -240,7 +240,7 @@ def regularized(model):
 
 
 @pytest.mark.parametrize("weights", [None, ROW_WEIGHTS[:, 0]], ids=["unweighted", "rows"])
-def test_fused_evaluation_is_the_plain_one(weights):
+def test_fused_evaluation_equals_the_plain_one(weights):
     metrics = {"metrics": [TokenAccuracy()], "weighted_metrics": [Perplexity()]}
     logs = []
     for fused in (False, True):
@@ -263,7 +263,7 @@ def test_loss_weights_and_regularizers_count_in_training(loss_weights):
 
 
 @pytest.mark.parametrize("fused", ["auto", False])
-def test_a_saved_model_goes_on_training_as_it_did(tmp_path, fused):
+def test_a_saved_model_continues_training(tmp_path, fused):
     options = {"weighted_metrics": [TokenAccuracy()], "loss_weights": 0.5, "fused": fused}
     model = small(loss=LabelSmoothedCrossentropy(0.2), **options)
     model.train_on_batch(INPUTS, TARGET)
@@ -304,7 +304,7 @@ WEIGHT_OF[list(CLASS_WEIGHT)] = list(CLASS_WEIGHT.values())
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_class_weights_are_those_of_tokens(fused):
+def test_class_weights_apply_to_tokens(fused):
     model, again = small(fused=fused), small(fused=fused)
     again.set_weights(model.get_weights())
     rows, of_tokens = ROW_WEIGHTS[:, 0], WEIGHT_OF[TARGET]
@@ -331,13 +331,13 @@ def test_class_weights_of_one_batch():
 
 @pytest.mark.once
 @pytest.mark.parametrize("token_id", [-1, "the", 2.5])
-def test_bad_class_weights(token_id):
+def test_invalid_class_weights_are_refused(token_id):
     with pytest.raises(ValueError, match=f"`class_weight` must be .*{token_id!r}"):
         small().fit(INPUTS, TARGET, class_weight={token_id: 2.0})
 
 
 @pytest.mark.once
-def test_targets_that_were_forgotten():
+def test_missing_targets_are_refused():
     for method in ("fit", "evaluate"):
         with pytest.raises(ValueError, match="There are no targets. Pass the tokens that follow"):
             getattr(small(), method)(INPUTS, verbose=0)
@@ -385,7 +385,7 @@ def test_negative_targets_are_padding(fused):
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_targets_outside_the_vocabulary(fused):
+def test_targets_outside_the_vocabulary_are_refused(fused):
     model = small(fused=fused, metrics=[TokenAccuracy(), Perplexity()])
     for token_id in (50, 70):
         targets = np.where(TARGET == TARGET[0, 0], token_id, TARGET)

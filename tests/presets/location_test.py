@@ -42,7 +42,7 @@ def test_an_installed_package_finds_names_in_the_working_directory(tmp_path, mon
     assert locate("small") == Path("saved_models/small")
 
 
-def test_a_name_without_a_checkout(monkeypatch, tmp_path):
+def test_an_unknown_name_without_a_checkout_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(location, "saved_models", lambda: tmp_path / "none")
     assert "Without a checkout" in message_of("multi30k_en_de")
 
@@ -51,7 +51,7 @@ def test_a_name_without_a_checkout(monkeypatch, tmp_path):
     "name",
     ["hf://", "hf://model", "hf://a/b/c", "hf://../../etc", "hf://user/model@"],
 )
-def test_names_that_are_none(name):
+def test_malformed_names_are_refused(name):
     assert f"Received: {name}" in message_of(name)
 
 
@@ -76,7 +76,7 @@ def test_a_repository_of_the_hub_is_downloaded_and_loaded(tmp_path, monkeypatch)
     assert asked == [("user/model", None), ("user/model", None), ("user/model", "v1.0")]
 
 
-def test_what_a_hub_says_is_one_line(monkeypatch):
+def test_an_error_of_a_hub_is_one_line(monkeypatch):
     huggingface_hub = pytest.importorskip("huggingface_hub")
 
     def fail(*_, **__):
@@ -87,7 +87,7 @@ def test_what_a_hub_says_is_one_line(monkeypatch):
     assert "Cannot download hf://user/model" in message and "404 Client Error" in message
 
 
-def test_a_hub_s_package_that_is_not_installed(monkeypatch):
+def test_a_missing_package_of_a_hub_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert "pip install huggingface_hub" in message_of("hf://user/model")
 

@@ -44,7 +44,7 @@ def test_list_names_each_preset_with_its_score(capsys):
     assert "F1 82.16" in rows[0] and "cc-by-3.0" in rows[0] and " en " in rows[0]
 
 
-def test_list_of_a_folder_warns_of_what_is_no_preset(capsys, tmp_path):
+def test_list_warns_about_broken_presets(capsys, tmp_path):
     kt.Translator(new_model(), tokenizer()).save_to_preset(tmp_path / "mine", card="")
     _, output, _ = run(capsys, "list", "--folder", str(tmp_path))
     assert output.splitlines()[1].split()[:2] == ["mine", "Translator"]
@@ -57,7 +57,7 @@ def test_list_of_a_folder_warns_of_what_is_no_preset(capsys, tmp_path):
     assert status == 2 and errors.count("\n") == 1 and "no presets in" in errors
 
 
-def test_list_without_a_checkout_names_what_was_converted(monkeypatch, tmp_path, capsys):
+def test_list_without_a_checkout_shows_conversions(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(list_presets, "saved_models", lambda: tmp_path / "none")
     status, _, errors = run(capsys, "list")
     assert status == 2 and "only in a checkout" in errors
@@ -67,7 +67,7 @@ def test_list_without_a_checkout_names_what_was_converted(monkeypatch, tmp_path,
     assert status == 0 and output.splitlines()[1].split()[:2] == [source, "Translator"]
 
 
-def test_info_prints_parts_and_card_and_names_what_is_missing(capsys):
+def test_info_prints_parts_and_card(capsys):
     status, output, _ = run(capsys, "info", "craft_parser")
     assert status == 0
     assert "tokens: 4000" in output and "num_layers=4" in output and "102 in all" in output

@@ -109,7 +109,7 @@ def test_an_earlier_form_with_all_options_in_one_class_is_read(tmp_path, options
 
 
 @pytest.mark.once
-def test_saves_no_optimizer(tmp_path):
+def test_a_preset_has_no_optimizer(tmp_path):
     model = new_model()
     model.compile("adam")
     model.optimizer.build(model.trainable_variables)
@@ -121,7 +121,7 @@ def test_saves_no_optimizer(tmp_path):
     assert model.optimizer.built  # and the model itself still has it
 
 
-def test_loads_in_another_precision(tmp_path, model):
+def test_a_preset_loads_in_another_precision(tmp_path, model):
     save(tmp_path / "preset", model)
     loaded = load_preset(tmp_path / "preset", "Test", dtype="mixed_bfloat16").model
     assert loaded.dtype_policy.name == "mixed_bfloat16"
@@ -209,7 +209,7 @@ def test_killed_while_saving_keeps_the_old_preset(tmp_path, model):
 
 
 @pytest.mark.once
-def test_replaces_the_old_preset(tmp_path, model):
+def test_a_preset_replaces_an_older_one(tmp_path, model):
     path = save(tmp_path / "preset", model, source="old")
     (path / "saved_model" / "variables").mkdir(parents=True)  # made from the old weights
     for name in ("saved_model.pb", "variables/variables.index"):
@@ -223,7 +223,7 @@ def test_replaces_the_old_preset(tmp_path, model):
 
 
 @pytest.mark.once
-def test_replaces_nothing_but_a_preset(tmp_path, model):
+def test_only_presets_are_replaced(tmp_path, model):
     (tmp_path / "runs" / "important").mkdir(parents=True)
     with pytest.raises(ValueError, match="would be lost.*: a folder with important"):
         save(tmp_path / "runs", model)
@@ -285,7 +285,7 @@ def test_metadata_may_have_any_names(tmp_path, model):
 
 
 @pytest.mark.once
-def test_keeps_a_search(tmp_path, model):
+def test_a_preset_keeps_its_search(tmp_path, model):
     search = BeamSearch(8)
     save_preset(tmp_path / "preset", "Test", model, tokenizer(), {}, search=search)
     assert load_preset(tmp_path / "preset", "Test").search == search
@@ -351,7 +351,7 @@ def test_a_preset_saved_over_itself_keeps_its_card(tmp_path):
 
 
 @pytest.mark.once
-def test_a_tokenizer_of_the_source(tmp_path):
+def test_a_source_tokenizer_is_saved_and_loaded(tmp_path):
     source = Tokenizer.train([" ".join(WORDS)] * 3, 45)
     other = new_model(source_vocabulary_size=45)
     prefixes = {"source_prefix": ("the",), "target_prefix": ("a", "über")}
@@ -370,7 +370,7 @@ def test_a_tokenizer_of_the_source(tmp_path):
 
 
 @pytest.mark.once
-def test_a_tokenizer_of_another_class_is_not_kept(tmp_path, model):
+def test_a_tokenizer_of_another_class_is_refused(tmp_path, model):
     class Words:
         vocabulary_size = 60
 
@@ -383,7 +383,7 @@ def test_a_tokenizer_of_another_class_is_not_kept(tmp_path, model):
 
 
 @pytest.mark.once
-def test_a_model_without_its_tokenizer(tmp_path, model):
+def test_a_model_loads_without_its_tokenizer(tmp_path, model):
     class Mine(Transformer):
         pass
 
@@ -405,7 +405,7 @@ def read(path):
 @pytest.mark.parametrize(
     "folder", sorted((Path(__file__).parents[2] / "saved_models").iterdir()), ids=lambda x: x.name
 )
-def test_the_trained_presets_load_and_can_be_saved_anew(tmp_path, folder):
+def test_trained_presets_load_and_can_be_saved_again(tmp_path, folder):
     class_ = ConstituencyParser if "parser" in folder.name else Translator
     config = read(folder / "config.json")["config"]
     task = class_.from_preset(folder)
@@ -468,7 +468,7 @@ def test_a_path_that_cannot_be_written_is_an_error_of_one_line(tmp_path, model, 
 
 
 @pytest.mark.once
-def test_a_folder_of_transformers(tmp_path):
+def test_a_folder_of_transformers_is_named(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "marian"}')
     message = message_of(tmp_path)
     assert "model_type='marian'" in message and "kt.Translator.from_preset" in message
@@ -654,7 +654,7 @@ def test_weights_in_several_files(sharded, model):
 
 
 @pytest.mark.once
-def test_several_files_that_are_not_whole(sharded, tmp_path):
+def test_damaged_shards_are_refused(sharded, tmp_path):
     index = sharded / "model.weights.json"
     entries = json.loads(index.read_text())["weight_map"]
     first = next(iter(entries))
@@ -679,20 +679,20 @@ def test_several_files_that_are_not_whole(sharded, tmp_path):
 
 
 @pytest.mark.once
-def test_several_files_of_another_model(sharded):
+def test_shards_of_another_model_are_refused(sharded):
     change_json(sharded / "config.json", lambda config: config["config"].update(num_layers=1))
     assert "tensors, and the model" in message_of(sharded)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("text", ["[]", "null", "3", "[" * 100_000])
-def test_config_of_another_kind(preset, text):
+def test_a_config_that_is_not_an_object_is_refused(preset, text):
     (preset / "config.json").write_text(text)
     assert "config.json" in message_of(preset)
 
 
 @pytest.mark.once
-def test_tokenizer_of_another_model(preset):
+def test_a_tokenizer_of_another_model_is_refused(preset):
     Tokenizer.train([" ".join(WORDS)] * 3, 45).save(preset / VOCABULARY)
     message = message_of(preset)
     assert "tokenizer" in message and "config.json" in message
@@ -708,7 +708,7 @@ def test_tokenizer_of_another_model(preset):
     ],
     ids=str,
 )
-def test_weights_of_another_model(tmp_path, preset, options):
+def test_weights_of_another_model_are_refused(tmp_path, preset, options):
     sizes = {"num_layers": 2, "key_dim": 3, "normalize_first": True}
     other = save(tmp_path / "other", new_model(**{**sizes, **options}))
     (preset / "model.weights.h5").write_bytes((other / "model.weights.h5").read_bytes())
@@ -770,7 +770,7 @@ def test_saved_on_one_backend_loads_on_another(tmp_path):
 # Weights of fewer digits
 
 
-def test_weights_in_half_the_bytes(tmp_path, model):
+def test_float16_halves_the_file(tmp_path, model):
     path = tmp_path / "preset"
     save_preset(path, "Test", model, tokenizer(), {}, weights_dtype="float16")
     with h5py.File(path / "model.weights.h5") as file:
@@ -789,7 +789,7 @@ def test_weights_in_half_the_bytes(tmp_path, model):
     ("dtype", "value", "expected"),
     [("int8", 0.0, "weights_dtype.*'int8'"), ("float16", 1e6, "too large for float16")],
 )
-def test_a_dtype_that_does_not_hold_the_weights(tmp_path, dtype, value, expected):
+def test_a_dtype_that_cannot_hold_the_weights_is_refused(tmp_path, dtype, value, expected):
     model = new_model()
     path = tmp_path / "preset"
     save_preset(path, "Test", model, tokenizer(), {"kept": 1})

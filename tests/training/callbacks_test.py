@@ -146,7 +146,7 @@ def test_nothing_waits_for_the_device_at_each_batch(tmp_path):
 
 
 @pytest.mark.once
-def test_pace_is_kept(monkeypatch):
+def test_a_batch_starts_after_the_last_but_one_ends(monkeypatch):
     monkeypatch.setattr(callbacks_module, "_LONGEST_WAIT", 30.0)
     pace = LimitInFlightBatches()
     pace.on_epoch_begin(0)
@@ -165,7 +165,7 @@ def test_pace_is_kept(monkeypatch):
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_progress_is_that_of_the_updates(accumulate):
+def test_progress_counts_updates(accumulate):
     schedule, watch = NoamSchedule(16, 8), Watch()
     optimizer = WholeBatchOptimizer(keras.optimizers.SGD(schedule), accumulate=accumulate)
     model = dense_model(optimizer)
@@ -231,7 +231,7 @@ def test_a_bar_on_a_terminal_and_elsewhere_a_line_an_interval(
 
 
 @pytest.mark.once
-def test_where_nobody_looks_a_line_each_minute(monkeypatch, caplog):
+def test_without_a_terminal_a_line_is_logged_each_minute(monkeypatch, caplog):
     now = [0.0]
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
     show = ShowProgress(80, 40)
@@ -333,7 +333,7 @@ def test_tensorboard_reads_what_keras_s_own_callback_would_write(tmp_path):
 
 
 @pytest.mark.once
-def test_as_much_is_left_to_gain_as_was_lost():
+def test_training_compiles_when_half_of_the_batches_are_left():
     assert first_compiled_batch(12, 7500) == 2400
     assert first_compiled_batch(12, 4800) == 2400
     assert first_compiled_batch(12, 4799) is None
@@ -341,7 +341,7 @@ def test_as_much_is_left_to_gain_as_was_lost():
 
 @on_tensorflow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
-def test_a_cpu_has_instructions_for_bfloat16_that_xla_does_not_use(dtype):
+def test_xla_does_not_pay_for_bfloat16_on_a_cpu(dtype):
     import tensorflow as tf
 
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])

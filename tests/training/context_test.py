@@ -50,14 +50,12 @@ def test_a_resumed_training_keeps_its_batches_on_another_backend(tmp_path, expec
         ({"average": 1, "ema": 0.9}, True),
     ],
 )
-def test_what_was_scored_last_is_the_result_unless_weights_are_averaged(
-    tmp_path, options, expected
-):
+def test_the_result_has_the_last_scores_unless_weights_are_averaged(tmp_path, options, expected):
     assert is_averaged(go_on(tmp_path, **options)) == expected
 
 
 @pytest.mark.once
-def test_seeds_are_those_of_keras(tmp_path):
+def test_seeds_equal_set_random_seed(tmp_path):
     go_on(tmp_path, seed=7)
     drawn = random.random(), np.random.rand(), to_numpy(keras.initializers.RandomNormal()((2,)))
     keras.utils.set_random_seed(7)

@@ -39,7 +39,7 @@ def test_counts_every_kernel_once_a_token_and_the_heads_products(name, decoder_l
     assert counted == pytest.approx(6 * expected)
 
 
-def test_base_is_of_the_order_of_the_paper():
+def test_base_costs_about_the_operations_of_table_2():
     # Table 2: 3.3e18 for base's 100,000 steps of 25,000 + 25,000 tokens, had its GPUs never waited.
     steps = 100_000
     pairs = 25_000 // 25

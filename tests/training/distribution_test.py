@@ -47,7 +47,7 @@ def test_fewer_than_one_replica_is_refused(num_replicas):
         ({"coordinator": ADDRESS}, f"`coordinator` must not be set.*{ADDRESS}"),
     ],
 )
-def test_badly_described_processes(options, words):
+def test_inconsistent_processes_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         choose_devices(**options)
 
@@ -59,7 +59,7 @@ def test_processes_need_jax():
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's limit")
-def test_pytorch_has_one_device():
+def test_pytorch_refuses_several_devices():
     with pytest.raises(
         ValueError, match="PyTorch.*num_replicas=2.*KERAS_BACKEND=tensorflow or jax"
     ):
@@ -67,7 +67,7 @@ def test_pytorch_has_one_device():
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="TensorFlow makes logical devices, PyTorch has one")
-def test_more_replicas_than_devices():
+def test_more_replicas_than_devices_are_refused():
     keras.ops.zeros(()) + 1  # JAX has started: its devices cannot be chosen any more.
     with pytest.raises(ValueError, match="at most 1, the number of cpu devices.*num_replicas=16"):
         choose_devices(16)
@@ -176,7 +176,7 @@ def test_replicas_drop_by_the_place_in_the_global_batch(two_devices):
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX compiles for all devices at once")
-def test_why_replicas_train_without_xla(two_devices):
+def test_replicas_cannot_train_with_xla(two_devices):
     # Keras has XLA compile all replicas as one program, and a program runs on one device. Should
     # this not be an error any more, `Devices.jit_compile` can be true.
     message = str(two_devices["error under XLA"])
@@ -184,13 +184,13 @@ def test_why_replicas_train_without_xla(two_devices):
 
 
 @pytest.mark.parametrize("num_replicas", [1, 2, 8])
-def test_xla_wherever_it_compiles_training(num_replicas):
+def test_xla_compiles_where_it_is_supported(num_replicas):
     expected = {"jax": True, "tensorflow": num_replicas == 1, "torch": False}
     assert Devices(num_replicas).jit_compile == expected[BACKEND]
 
 
 @pytest.mark.slow
-def test_the_runs_do_what_they_are_for():
+def test_the_compared_runs_accumulate_clip_and_average():
     sgd, accumulated, adam = (on_one_device(name) for name in ("sgd", "accumulated", "adam"))
     assert len(sgd["loss"]) == STEPS
     assert sgd["loss"][-1] < sgd["loss"][0] - 0.5

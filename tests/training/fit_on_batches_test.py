@@ -1,6 +1,5 @@
 """`fit` on the batches of a corpus: epochs, streams, and shapes that vary."""
 
-
 import keras
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from tests.small_corpus import quick_model, sentence_pairs, store_of, tokenizer
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a dataset of TensorFlow's")
 @pytest.mark.each_backend
-def test_nothing_tunes_a_stream():
+def test_a_stream_has_no_autotuning():
     """`fit` leaves it before its end, and would wait for TensorFlow's tuning thread to wake up."""
     dataset = infinite_dataset(lambda index: {"x": np.full((1, 2), index)})
     assert [int(batch["x"][0, 0]) for batch in dataset.take(3)] == [0, 1, 2]
@@ -63,7 +62,7 @@ def fitted(tmp_path_factory):
 
 
 @pytest.mark.each_backend
-def test_fit_sees_each_epoch_anew(fitted):
+def test_fit_shuffles_each_epoch(fitted):
     # Keras may look at the first batches once more, to learn their shapes; it calls
     # `on_epoch_end` before the first epoch too, and shuffles the batches once again.
     whole = [(epoch, index) for epoch in (1, 2) for index in range(len(fitted["batches"]))]

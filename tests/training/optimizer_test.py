@@ -39,7 +39,7 @@ class Update:
 # By hand
 
 
-def test_nothing_asked_for_is_the_inner_optimizer():
+def test_without_options_updates_equal_the_inner_optimizer():
     update, variable = Update(keras.optimizers.Adam(0.1)), keras.Variable(np.zeros(2, "float32"))
     adam = keras.optimizers.Adam(0.1)
     for gradient in ([1.0, -3.0], [2.0, 0.5]):
@@ -79,11 +79,11 @@ def test_clipping_is_by_the_norm_over_all_variables():
     assert to_numpy(variables[1]) == pytest.approx([-2, -2])
 
 
-def test_clipping_a_gradient_of_zeros():
+def test_clipping_keeps_a_gradient_of_zeros():
     assert Update(clip_norm=1.0, skip_nonfinite=True)(0, 0) == [0, 0]
 
 
-def test_clipping_is_of_the_mean_of_the_accumulated():
+def test_the_mean_of_accumulated_gradients_is_clipped():
     update = Update(accumulate=2, clip_norm=1.0)
     # Clipped one by one, they would become (1, 0) and (0, 1).
     update(6, 0)
@@ -145,7 +145,7 @@ def test_loss_scale_changes_between_updates_only():
     assert update.dynamic_scale == 8
 
 
-def test_clipping_is_of_the_gradient_without_its_scale():
+def test_the_gradient_is_clipped_without_its_loss_scale():
     update = Update(loss_scaling=True, initial_scale=8.0, clip_norm=5.0)
     assert update(24, 32) == [-3, -4]
 
@@ -168,13 +168,13 @@ def test_constraints_are_applied_after_an_accumulated_update():
     assert update(3, -1) == [0, 1]
 
 
-def test_a_loss_that_depends_on_nothing():
+def test_a_loss_without_gradients_is_refused():
     optimizer = WholeBatchOptimizer(keras.optimizers.SGD(1.0))
     with pytest.raises(ValueError, match="Expected a gradient"):
         optimizer.apply([None], [keras.Variable(0.0)])
 
 
-def test_loss_scaling_goes_with_float16():
+def test_float16_turns_loss_scaling_on():
     assert not WholeBatchOptimizer(keras.optimizers.SGD(1.0)).loss_scaling
     with dtype_policy("mixed_float16"):
         assert WholeBatchOptimizer(keras.optimizers.SGD(1.0)).loss_scaling
@@ -217,7 +217,7 @@ def test_inner_optimizer_must_not_act_on_parts(option):
 
 
 @pytest.mark.once
-def test_nothing_private_of_keras_is_used():
+def test_the_optimizer_uses_no_private_names_of_keras():
     """Only its own attributes begin with an underscore, and none of them is Keras's too."""
     path = Path(inspect.getfile(WholeBatchOptimizer))
     names = {
@@ -318,7 +318,7 @@ def test_a_nonfinite_batch_leaves_no_trace(inner):
 
 @pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="rows are TensorFlow's")
-def test_plain_adam_of_a_transformer_is_of_dense_gradients():
+def test_adam_gets_dense_gradients():
     """Keras's Adam on rows of an embedding, as TensorFlow gives them, makes other updates.
 
     The Transformer's embedding is the output layer too.
@@ -348,7 +348,7 @@ def test_low_precision_trains(policy):
     assert {str(v.dtype) for v in model.trainable_variables} == {"float32"}
 
 
-def test_saved_inside_a_model(tmp_path):
+def test_a_saved_model_restores_the_optimizer(tmp_path):
     model = compiled(quick_model(), paper_optimizer(NoamSchedule(16), 2, 0.5, 0.9, True))
     batches = list(batches_of(5))
     train(model, batches[:3])  # in the middle of an update

@@ -81,7 +81,7 @@ def test_a_state_in_the_middle_of_an_update_goes_on_with_other_devices(folder, n
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's strategies")
-def test_average_that_replicas_cannot_write():
+def test_an_average_that_replicas_cannot_write_is_refused():
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])

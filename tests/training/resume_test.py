@@ -52,12 +52,12 @@ def kill(folder, file_kills, timed_kills):
 
 
 @pytest.mark.slow
-def test_killed_while_writing_goes_on_exactly(tmp_path):
+def test_a_training_killed_while_writing_resumes_exactly(tmp_path):
     assert (kill(tmp_path, TWO_KILLS, 0) >= (2, 1, 1)).all()
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_goes_on_exactly(tmp_path):
+def test_a_training_killed_at_any_moment_resumes_exactly(tmp_path):
     # TensorFlow dies before each of the things done to files, the others before two.
     if keras.backend.backend() == "tensorflow":
         assert (kill(tmp_path, FILE_KILLS, 12) >= (20, 10, 5)).all()
@@ -69,7 +69,7 @@ OTHER = {"tensorflow": "jax", "jax": "tensorflow", "torch": "jax"}
 
 
 @pytest.mark.slow
-def test_goes_on_on_another_backend(tmp_path):
+def test_a_training_resumes_on_another_backend(tmp_path):
     other = OTHER[keras.backend.backend()]
     if importlib.util.find_spec(other) is None:
         pytest.skip(f"{other} is not installed.")

@@ -86,7 +86,7 @@ class At(keras.callbacks.Callback):
     ],
     ids=str,
 )
-def test_when_and_which(tmp_path, options, weights, states):
+def test_checkpoints_are_written_and_kept_as_configured(tmp_path, options, weights, states):
     folder = tmp_path / "checkpoints"
     model, _ = fit(RollingCheckpoints(folder, **{"keep": 3, **options}), 14)
     assert steps_of(list_checkpoints(folder)) == weights
@@ -106,7 +106,7 @@ def test_options_that_are_not_positive_are_refused(tmp_path, option, value):
         RollingCheckpoints(tmp_path, every_steps=1, every_minutes=1)
 
 
-def test_checkpoints_of_an_earlier_training_push_out_no_new_ones(tmp_path):
+def test_checkpoints_of_an_earlier_training_are_deleted(tmp_path):
     # The same folder, a new training: what is kept, and averaged, must be of the new one.
     fit(RollingCheckpoints(tmp_path, keep=2), 12)
     fit(RollingCheckpoints(tmp_path, keep=2), 4)
@@ -117,7 +117,7 @@ def test_checkpoints_of_an_earlier_training_push_out_no_new_ones(tmp_path):
 
 
 @pytest.mark.parametrize("every", [pytest.param(3, marks=pytest.mark.each_backend), 4])
-def test_stopped_and_resumed_is_as_if_never_stopped(tmp_path, every):
+def test_a_resumed_training_equals_an_uninterrupted_one(tmp_path, every):
     whole, history = fit(RollingCheckpoints(tmp_path / "whole", keep=2, every_steps=every), 14)
     folder = tmp_path / "stopped"
     for stop in (1, 1, 3, 3, 99):  # once at the end of an epoch, before its validation
@@ -170,7 +170,7 @@ def test_a_history_is_the_same_wherever_in_an_interval_the_training_stops(tmp_pa
         assert stop_and_resume(tmp_path / str(stops), stops, 6, model) == expected, stops
 
 
-def test_stop_says_where_to_go_on(tmp_path, caplog):
+def test_a_stop_names_the_last_checkpoint(tmp_path, caplog):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     for number in (signal.SIGINT, signal.SIGTERM):
         checkpoints = RollingCheckpoints(tmp_path, start=newest_state(tmp_path))
@@ -187,7 +187,7 @@ def test_stop_says_where_to_go_on(tmp_path, caplog):
 
 
 @pytest.mark.once
-def test_second_signal_ends_at_once():
+def test_a_second_signal_ends_the_process():
     script = f"""{MODULES_ALONE}
 import os, signal, time
 from keras_transformer.training.stopping import stop_on_signals
@@ -211,7 +211,7 @@ with stop_on_signals(types.SimpleNamespace(stop_soon=False), str):
 
 
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
-def test_executions_of_several_batches(tmp_path):
+def test_checkpoints_count_batches_of_larger_executions(tmp_path):
     one, history = fit(RollingCheckpoints(tmp_path / "one", every_steps=4), 14, interval=6)
     folder = tmp_path / "two"
     for stop in (2, 99):
@@ -231,7 +231,7 @@ def test_executions_of_several_batches(tmp_path):
     assert steps_of(list_checkpoints(folder)) == steps_of(list_checkpoints(tmp_path / "one"))
 
 
-def test_consumed_batches_of_a_dataset_that_ends(tmp_path):
+def test_batches_of_a_finite_dataset_are_counted(tmp_path):
     model = (
         small_model() if keras.backend.backend() == "torch" else small_model(steps_per_execution=3)
     )

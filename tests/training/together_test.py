@@ -99,7 +99,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_first_process_alone_writes(whole, tmp_path):
+def test_only_process_0_writes(whole, tmp_path):
     files = files_of(whole / "0")
     checkpoints = [f"step-{n}.{x}.h5" for n in (6, 8) for x in ("state.weights", "weights")]
     assert [x for x in files if "checkpoints" in x] == [f"checkpoints/{x}" for x in checkpoints]
@@ -120,7 +120,7 @@ def test_the_first_process_alone_writes(whole, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("faults", [("none", "stopped"), ("stopped", "none")])
-def test_a_signal_to_one_stops_all_and_they_go_on(whole, tmp_path, faults):
+def test_a_signal_to_one_process_stops_all_and_they_resume(whole, tmp_path, faults):
     statuses, errors = train(tmp_path, *faults)
     assert statuses == [128 + signal.SIGTERM] * 2, errors
     state = list_states(tmp_path / "0" / "checkpoints")[-1]
@@ -139,7 +139,7 @@ def go_on_elsewhere(whole, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dead", [0, 1])
-def test_killed_and_gone_on_is_the_same_training(whole, tmp_path, dead):
+def test_killed_processes_resume_the_same_training(whole, tmp_path, dead):
     statuses, errors = train(tmp_path, *(["killed", "none"], ["none", "killed"])[dead])
     assert statuses[dead] == -signal.SIGKILL, errors
     # JAX itself ends those who have lost process 0.
@@ -151,7 +151,7 @@ def test_killed_and_gone_on_is_the_same_training(whole, tmp_path, dead):
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_no_number_stops_all(tmp_path):
+def test_a_nan_loss_stops_all_processes(tmp_path):
     statuses, errors = train(tmp_path, "none", "spoiled")
     assert statuses == [ONE_LINE, ONE_LINE], errors
     for each in errors:
@@ -159,7 +159,7 @@ def test_a_loss_that_is_no_number_stops_all(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_defect_of_one_ends_the_other_with_a_line(tmp_path):
+def test_an_error_of_one_process_ends_the_others(tmp_path):
     statuses, errors = train(tmp_path, "none", "defect")
     assert statuses == [ONE_LINE, TRACEBACK], errors
     assert "Another process of the training has ended" in line_of(errors[0])
@@ -167,7 +167,7 @@ def test_a_defect_of_one_ends_the_other_with_a_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_wrong_options_are_told_to_all(whole, tmp_path):
+def test_different_options_are_refused_in_all_processes(whole, tmp_path):
     statuses, errors = train(whole)
     assert statuses == [ONE_LINE, ONE_LINE], errors
     for each in errors:

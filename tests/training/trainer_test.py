@@ -75,7 +75,7 @@ def test_epochs_end_at_multiples_of_the_interval(tmp_path):
 
 
 @pytest.mark.once
-def test_a_validation_tells_that_it_goes_on(monkeypatch, capsys):
+def test_a_validation_shows_progress(monkeypatch, capsys):
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(progress, "_SECONDS_BEFORE", 0)

@@ -68,7 +68,7 @@ def save(model, path, **changes):
 
 @pytest.mark.each_backend
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_goes_on_exactly(tmp_path, name):
+def test_a_restored_training_continues_exactly(tmp_path, name):
     whole = new_model(OPTIMIZERS[name]())
     train(whole, 0, 3)
     path = save(whole, tmp_path / "step-3.state.weights.h5")
@@ -96,7 +96,7 @@ def test_a_state_without_the_sums_of_these_metrics_leaves_them_at_zero(
     assert ("other metrics" in caplog.text) == told
 
 
-def test_facts_are_kept(tmp_path):
+def test_a_state_keeps_its_facts(tmp_path):
     path = save(new_model("sgd"), tmp_path / "step-3.state.weights.h5")
     assert read_state(path) == TrainingState(path=path, **FACTS)
 
@@ -107,7 +107,7 @@ def test_facts_may_be_long(tmp_path):
     assert read_state(path).history == history
 
 
-def test_is_a_weights_file_too(tmp_path):
+def test_a_state_is_a_weights_file(tmp_path):
     paths, weights = [], []
     for seed in range(2):
         model = new_model(adam(), seed=seed)
@@ -188,14 +188,14 @@ def marked_model():
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_damage_is_seen(tmp_path, how):
+def test_a_damaged_state_is_refused(tmp_path, how):
     path = save(marked_model(), tmp_path / "step-3.state.weights.h5")
     damage(path, how)
     assert str(path) in message_of(read_state, path)
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_damaged_newest_gives_way_to_the_one_before(tmp_path, caplog, how):
+def test_a_damaged_newest_state_is_skipped(tmp_path, caplog, how):
     model = marked_model()
     paths = [save(model, tmp_path / f"step-{n}.state.weights.h5", step=n) for n in (9, 10)]
     damage(paths[1], how)
@@ -208,7 +208,7 @@ def test_damaged_newest_gives_way_to_the_one_before(tmp_path, caplog, how):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("where", ["weights", "optimizer"])
-def test_what_is_not_finite_is_not_saved(tmp_path, value, where):
+def test_non_finite_states_are_not_written(tmp_path, value, where):
     model = new_model(adam())
     train(model, 0, 1)
     variables = model.weights if where == "weights" else model.optimizer.variables
@@ -226,7 +226,7 @@ def test_what_is_not_finite_is_not_saved(tmp_path, value, where):
     ],
     ids=["model", "less", "more"],
 )
-def test_another_model_or_optimizer(tmp_path, other, word):
+def test_a_state_of_another_model_or_optimizer_is_refused(tmp_path, other, word):
     model = new_model(adam())
     train(model, 0, 1)
     path = save(model, tmp_path / "step-3.state.weights.h5")
@@ -236,8 +236,8 @@ def test_another_model_or_optimizer(tmp_path, other, word):
 
 def test_resuming_with_another_option_is_refused_by_name(tmp_path):
     state = read_state(save(new_model("sgd"), tmp_path / "step-3.state.weights.h5"))
-    state.check_run({"variant": "tiny", "rate": 1e-9})
-    message = message_of(state.check_run, {"variant": "base", "rate": 1e-9})
+    state.validate_run({"variant": "tiny", "rate": 1e-9})
+    message = message_of(state.validate_run, {"variant": "base", "rate": 1e-9})
     assert "variant=tiny" in message and "base" in message and "rate" not in message
 
 
@@ -273,6 +273,6 @@ def test_contradictory_or_missing_options_of_a_start_are_refused(tmp_path):
 def test_the_beginning_changes_nothing():
     model = new_model("sgd")
     before = model.get_weights()
-    TrainingState().check_run({"variant": "tiny"})
+    TrainingState().validate_run({"variant": "tiny"})
     TrainingState().restore(model)
     assert all(map(np.array_equal, model.get_weights(), before))

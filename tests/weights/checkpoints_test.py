@@ -74,13 +74,13 @@ def test_many_small_differences_are_not_lost(tmp_path):
     assert read(tmp_path / "average.h5")["a"][0] == np.float32(np.mean(values))
 
 
-def test_may_replace_one_of_its_files(tmp_path):
+def test_an_average_may_replace_one_of_its_files(tmp_path):
     paths = [write(tmp_path / f"{x}.h5", {"a": [x], "layers/b": [x]}) for x in (1.0, 2.0)]
     average_checkpoints(paths, paths[0])
     assert read(paths[0])["a"].tolist() == [1.5]
 
 
-def test_weights_of_a_model(tmp_path):
+def test_an_average_of_models_has_their_mean_weights(tmp_path):
     weights, paths = [], []
     for seed in range(3):
         model = randomize(small_model(), seed=seed)
@@ -113,7 +113,7 @@ def test_averaging_no_checkpoints_is_refused_and_writes_nothing(tmp_path):
     ids=["shape", "missing", "extra"],
 )
 @pytest.mark.parametrize("first", [0, 1])
-def test_files_of_different_models(tmp_path, other, name, first):
+def test_checkpoints_of_different_models_are_refused(tmp_path, other, name, first):
     paths = [
         write(tmp_path / "0.h5", {"a": [1.0], "layers/b": [1.0]}),
         write(tmp_path / "1.h5", other),
@@ -149,7 +149,7 @@ def flip_a_bit(path, value=0.123456):
     path.write_bytes(content)
 
 
-def test_a_flipped_bit_is_found_in_all_that_reads_weights(tmp_path):
+def test_a_flipped_bit_is_found_by_each_reader(tmp_path):
     path = tmp_path / "step-2.weights.h5"
     saved(tmp_path / "step-1.weights.h5")
     model = saved(path)
@@ -164,7 +164,7 @@ def test_a_flipped_bit_is_found_in_all_that_reads_weights(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["average", "narrow"])
-def test_what_is_made_of_weights_has_a_checksum_of_its_own(tmp_path, how):
+def test_averages_and_narrow_weights_have_checksums(tmp_path, how):
     path, value = tmp_path / "a.weights.h5", 0.123456
     model = saved(path)
     if how == "average":
@@ -190,7 +190,7 @@ def test_weights_that_are_not_finite_are_neither_saved_nor_loaded(tmp_path, valu
     assert message == error_of(average_checkpoints, [path], tmp_path / "average.weights.h5")
 
 
-def test_no_damage_of_a_file_ends_in_another_error(tmp_path):
+def test_any_damaged_byte_is_a_user_error(tmp_path):
     # Most of these bytes are HDF5's own, where a flipped bit can crash the process.
     path = tmp_path / "step-1.weights.h5"
     model = saved(path)
@@ -240,5 +240,5 @@ def test_list_is_by_number_and_leaves_out_other_files(tmp_path):
     assert names == ["step-9.weights.h5", "step-10.weights.h5", "step-1000.weights.h5"]
 
 
-def test_list_of_no_folder(tmp_path):
+def test_a_missing_folder_has_no_checkpoints(tmp_path):
     assert list_checkpoints(tmp_path / "none") == []
