@@ -1,30 +1,19 @@
 """The commands for parsing from end to end, on a folder of a few hundred trees."""
 
-import io
 import json
-import sys
 from xml.etree import ElementTree
 
 import keras
 import pytest
 from nltk import Tree
 
-from keras_transformer.commands import main
 from keras_transformer.data.synthetic import generate
+from tests.commands.conftest import call
 from tests.helpers import conversation
 
 SIZES = {"train": 300, "val": 8, "test": 10}
 # The search of these tests: a short one.
 SEARCH = ("--beam-size", "2", "--extra-length", "30")
-
-
-def call(monkeypatch, command, *arguments, stdin=""):
-    """Run a command in this process, as `keras-transformer COMMAND ARGUMENTS` would."""
-    words = [*command.split(), *map(str, arguments)]
-    monkeypatch.setattr(sys, "argv", ["keras-transformer", *words])
-    data = stdin.encode() if isinstance(stdin, str) else stdin
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    main()
 
 
 def train_arguments(data, run):
@@ -69,12 +58,11 @@ def test_train_leaves_model_and_scores(trained):
     assert not any("UH" in tags for tags in tag_dictionary["tag_sets"])
 
 
-def test_evaluate_prints_the_figures_of_evalb(trained, tmp_path, monkeypatch, capsys):
+def test_evaluate_prints_the_figures_of_evalb(trained, tmp_path, command):
     data, run = trained
     scores = tmp_path / "scores.json"
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
-    call(monkeypatch, "evaluate parsing", *arguments, "--limit", "5", "--output-json", scores)
-    printed = capsys.readouterr().out
+    printed = command("evaluate parsing", *arguments, "--limit", "5", "--output-json", scores).out
     assert "constrained beam 2" in printed and "0 of 5 trees repaired" in printed
     assert "Bracketing FMeasure" in printed
     assert "of all sentences, error and skip sentences as wrong" in printed
@@ -87,16 +75,16 @@ def test_evaluate_prints_the_figures_of_evalb(trained, tmp_path, monkeypatch, ca
     assert len((run / "model.test.trees.txt").read_text().splitlines()) == 5
 
 
-def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, capsys):
+def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, command):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data)
     options = ("--extra-length", "30", "--alpha", "0.5", "--limit", "3")
     results, trees = {}, tmp_path / "trees.txt"
     for widths in (("3", "1"), ("3",), ("1",)):
         to = ("--trees", trees, "--output-json", tmp_path / "scores.json")
-        call(monkeypatch, "evaluate parsing", *arguments, *options, *to, "--beam-size", *widths)
+        beams = ("--beam-size", *widths)
+        printed = command("evaluate parsing", *arguments, *options, *to, *beams).out
         results[widths] = json.loads((tmp_path / "scores.json").read_text()), trees.read_text()
-        printed = capsys.readouterr().out
         assert printed.count("Summary") == printed.count("trees repaired") == len(widths)
     (both, first), ((three,), _), ((one,), _) = results.values()
     assert [facts["beam_size"] for facts in both] == [3, 1]
@@ -107,47 +95,46 @@ def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, 
 
 
 @pytest.mark.slow
-def test_evaluate_scores_the_consensus_of_the_beam(trained, tmp_path, monkeypatch, capsys):
+def test_evaluate_scores_the_consensus_of_the_beam(trained, tmp_path, command):
     data, run = trained
     decision = ("--decision", "consensus")
     arguments = ("--model", run / "model", *SEARCH, *decision)
     to = ("--output-json", tmp_path / "scores.json", "--limit", "3")
-    call(monkeypatch, "evaluate parsing", *arguments, "--dataset", "trees", "--data-dir", data, *to)
-    told = "constrained beam 2, alpha 0.3, consensus, "
-    assert told in capsys.readouterr().out
+    treebank = ("--dataset", "trees", "--data-dir", data)
+    printed = command("evaluate parsing", *arguments, *treebank, *to).out
+    assert "constrained beam 2, alpha 0.3, consensus, " in printed
     (scores,) = json.loads((tmp_path / "scores.json").read_text())
     assert scores["decision"] == "consensus"
-    call(monkeypatch, "parse", *arguments, "--format", "json", stdin="He sees.\n")
-    (parse,) = json.loads(capsys.readouterr().out)["parses"]
+    (line,) = command("parse", *arguments, "--format", "json", stdin="He sees.\n").lines
+    (parse,) = json.loads(line)["parses"]
     assert 0 < parse["score"] <= 1
     assert Tree.fromstring(parse["tree"]).leaves() == ["He", "sees", "."]
 
 
-def test_without_the_tag_dictionary_any_word_may_have_any_tag(trained, tmp_path, monkeypatch):
+def test_without_the_tag_dictionary_any_word_may_have_any_tag(trained, tmp_path, command):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
     trees = tmp_path / "trees.txt"
     for option, is_right in (("--tag-dictionary", True), ("--no-tag-dictionary", False)):
-        call(monkeypatch, "evaluate parsing", *arguments, "--limit", "5", option, "--trees", trees)
+        command("evaluate parsing", *arguments, "--limit", "5", option, "--trees", trees)
         tags = [Tree.fromstring(line).pos()[-1] for line in trees.read_text().splitlines()]
         assert (tags == [(".", ".")] * 5) is is_right
 
 
-def test_evaluate_counts_repairs(trained, monkeypatch, capsys):
+def test_evaluate_counts_repairs(trained, command):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
-    call(monkeypatch, "evaluate parsing", *arguments, "--limit", "3", "--no-constrained")
+    printed = command("evaluate parsing", *arguments, "--limit", "3", "--no-constrained").out
     # Hardly trained: not one of the outputs is a tree.
-    assert "unconstrained" in (printed := capsys.readouterr().out)
+    assert "unconstrained" in printed
     assert "3 of 3 trees repaired: {" in printed
 
 
 @pytest.mark.parametrize("form", ["brackets", "pretty", "svg"])
-def test_parse_prints_every_format(trained, monkeypatch, capsys, form):
+def test_parse_prints_every_format(trained, command, form):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", form)
-    call(monkeypatch, "parse", *arguments, stdin="The dog (a pug) runs.\n\nHe sees.\n")
-    printed = capsys.readouterr().out
+    printed = command("parse", *arguments, stdin="The dog (a pug) runs.\n\nHe sees.\n").out
     if form == "brackets":
         first, empty, last = printed.splitlines()
         assert " ".join(Tree.fromstring(first).leaves()) == "The dog -LRB- a pug -RRB- runs ."
@@ -161,21 +148,19 @@ def test_parse_prints_every_format(trained, monkeypatch, capsys, form):
         assert float(last.get("y")) == float(first.get("height").removesuffix("px"))
 
 
-def test_svg_pictures_show_control_characters(trained, monkeypatch, capsys):
+def test_svg_pictures_show_control_characters(trained, command):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", "svg", "--tokenized")
-    call(monkeypatch, "parse", *arguments, stdin="a\x1b[1mb \x00 <&> 🙂\n")
-    (picture,) = capsys.readouterr().out.splitlines()
+    (picture,) = command("parse", *arguments, stdin="a\x1b[1mb \x00 <&> 🙂\n").lines
     texts = list(ElementTree.fromstring(picture).itertext())
     assert {"a\ufffd[1mb", "\ufffd", "<&>", "🙂"} <= set(texts)
 
 
-def test_explain_compares_a_tree_with_the_gold_tree(trained, monkeypatch, capsys, tmp_path):
+def test_explain_compares_a_tree_with_the_gold_tree(trained, command, tmp_path):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--output-dir", tmp_path)
     gold = "(S (NP (PRP He)) (VP (VBZ sees)) (. .))"
-    call(monkeypatch, "explain parsing", gold, *arguments)
-    printed = capsys.readouterr().out
+    printed = command("explain parsing", gold, *arguments).out
     assert printed.startswith("He sees .\n\n(") and "brackets are correct" in printed
     attention = ["encoder.svg", "decoder.svg", "cross.svg"]
     files = sorted(["beam.svg", "comparison.svg", "tree.svg", "parse.html", *attention])
@@ -183,50 +168,44 @@ def test_explain_compares_a_tree_with_the_gold_tree(trained, monkeypatch, capsys
     assert "Comparison with the gold tree" in (tmp_path / "parse.html").read_text("utf-8")
     # A gold tree as a treebank has it.
     gold = "( (S (NP-SBJ (PRP He)) (VP (VBZ sees) (NP (-NONE- *))) (. .)) )"
-    call(monkeypatch, "explain parsing", gold, *arguments)
-    assert capsys.readouterr().out.startswith("He sees .\n\n(")
+    assert command("explain parsing", gold, *arguments).out.startswith("He sees .\n\n(")
     for wrong, words in (("(A b) (C d)", "Received: 2 trees"), ("(A (-NONE- b))", "only traces")):
-        with pytest.raises(SystemExit):
-            call(monkeypatch, "explain parsing", wrong, *arguments)
-        assert words in capsys.readouterr().err
+        assert words in command.fails("explain parsing", wrong, *arguments)
 
 
-def test_parse_reads_words(trained, monkeypatch, capsys):
+def test_parse_reads_words(trained, command):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tokenized")
-    call(monkeypatch, "parse", *arguments, stdin="He ca n't run.\tnow\nHe\x0b\x0csees\x0b\n")
-    trees = [Tree.fromstring(line) for line in capsys.readouterr().out.splitlines()]
+    lines = command("parse", *arguments, stdin="He ca n't run.\tnow\nHe\x0b\x0csees\x0b\n").lines
+    trees = [*map(Tree.fromstring, lines)]
     assert trees[0].leaves() == ["He", "ca", "n't", "run.", "now"]
     assert trees[1].leaves() == ["He", "sees"]
 
 
-def test_parse_reads_words_with_tags(trained, monkeypatch, capsys):
+def test_parse_reads_words_with_tags(trained, command):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tagged")
-    call(monkeypatch, "parse", *arguments, stdin="He/PRP sees/VBZ 1/2/NN\n\n")
-    tree, empty = capsys.readouterr().out.split("\n")[:2]
+    tree, empty = command("parse", *arguments, stdin="He/PRP sees/VBZ 1/2/NN\n\n").lines
     assert not empty
     assert Tree.fromstring(tree).pos() == [("He", "PRP"), ("sees", "VBZ"), ("1/2", "NN")]
-    with pytest.raises(SystemExit):
-        call(monkeypatch, "parse", *arguments, stdin="He\n")
-    assert "Received: 'He'" in capsys.readouterr().err
+    assert "Received: 'He'" in command.fails("parse", *arguments, stdin="He\n")
 
 
-def test_given_tags_come_from_the_gold_trees(trained, tmp_path, monkeypatch, capsys):
+def test_given_tags_come_from_the_gold_trees(trained, tmp_path, command):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
     to = ("--output-json", tmp_path / "scores.json", "--limit", "4")
-    call(monkeypatch, "evaluate parsing", *arguments, *to, "--given-tags")
+    command("evaluate parsing", *arguments, *to, "--given-tags")
     (scores,) = json.loads((tmp_path / "scores.json").read_text())
     assert scores["given_tags"] and scores["tagging_accuracy"] == 100 and scores["errors"] == 0
 
 
-def test_parse_prints_json(trained, monkeypatch, capsys):
+def test_parse_prints_json(trained, command):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", "json", "--num-results", "2")
     more = ("--batch-tokens", "64", "--dtype", "float32")
-    call(monkeypatch, "parse", *arguments, *more, stdin="The dog (ö) runs.\n\nHe sees.\n")
-    first, empty, last = map(json.loads, capsys.readouterr().out.splitlines())
+    lines = command("parse", *arguments, *more, stdin="The dog (ö) runs.\n\nHe sees.\n").lines
+    first, empty, last = map(json.loads, lines)
     assert first["words"] == ["The", "dog", "-LRB-", "ö", "-RRB-", "runs", "."]
     assert empty == {"line": 2, "words": [], "parses": [], "is_too_long": False}
     assert last["line"] == 3 and len(last["parses"]) == 2
@@ -240,22 +219,21 @@ def test_parse_prints_json(trained, monkeypatch, capsys):
         assert parse["spans"][0] == {"start": 0, "end": len(tree.leaves()), "label": tree.label()}
 
 
-def test_parse_prints_several_trees_per_sentence(trained, monkeypatch, capsys):
+def test_parse_prints_several_trees_per_sentence(trained, command):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--num-results", "2")
-    call(monkeypatch, "parse", *arguments, stdin="He sees.\n\nHe runs.\n")
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    lines = command("parse", *arguments, stdin="He sees.\n\nHe runs.\n").lines
+    rows = [line.split("\t") for line in lines]
     assert [number for number, _, _ in rows] == ["1", "1", "3", "3"]
     assert float(rows[0][1]) >= float(rows[1][1]) and rows[0][2] != rows[1][2]
     assert Tree.fromstring(rows[1][2]).leaves() == ["He", "sees", "."]
 
 
-def test_paragraphs_are_parsed_sentence_by_sentence(trained, monkeypatch, capsys):
+def test_paragraphs_are_parsed_sentence_by_sentence(trained, command):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--split-sentences", "--format", "json")
     text = "He sees. The dog runs!\n\nShe sleeps.\n"
-    call(monkeypatch, "parse", *arguments, stdin=text)
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = [json.loads(line) for line in command("parse", *arguments, stdin=text).lines]
     assert [(row["line"], " ".join(row["words"])) for row in rows] == [
         *((1, "He sees ."), (1, "The dog runs !"), (2, ""), (3, "She sleeps .")),
     ]
@@ -270,21 +248,18 @@ def test_paragraphs_are_parsed_sentence_by_sentence(trained, monkeypatch, capsys
         (("--format", "svg", "--num-results", "0"), "needs --format brackets or --format json"),
     ],
 )
-def test_contradicting_options_are_refused(monkeypatch, capsys, arguments, expected):
-    with pytest.raises(SystemExit) as error:
-        call(monkeypatch, "parse", "--model", "nowhere", *arguments)
-    assert error.value.code == 2 and expected in capsys.readouterr().err
+def test_contradicting_options_are_refused(command, arguments, expected):
+    assert expected in command.fails("parse", "--model", "nowhere", *arguments)
 
 
-def test_sentences_without_a_tree_are_empty_lines(trained, monkeypatch, capsys):
+def test_sentences_without_a_tree_are_empty_lines(trained, command):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--max-source-length", "20")
     lines = ["He sees.", "", "He sees. " * 20, "\r", "He sees."]
-    call(monkeypatch, "parse", *arguments, "--buffer-size", "2", stdin="\n".join(lines))
-    printed, notes = capsys.readouterr()
-    first, *blank, last = printed.splitlines()
+    result = command("parse", *arguments, "--buffer-size", "2", stdin="\n".join(lines))
+    first, *blank, last = result.lines
     assert first == last and Tree.fromstring(first).leaves() == ["He", "sees", "."]
-    assert blank == ["", "", ""] and notes == "too long for a tree: 1 line (3)\n"
+    assert blank == ["", "", ""] and result.err == "too long for a tree: 1 line (3)\n"
 
 
 @pytest.mark.slow
@@ -306,15 +281,13 @@ def test_parse_answers_each_line_of_a_pipe_at_once(trained):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="made by TensorFlow")
-def test_an_exported_parser_parses_a_text_of_words(trained, tmp_path, monkeypatch, capsys):
+def test_an_exported_parser_parses_a_text_of_words(trained, tmp_path, command):
     import tensorflow as tf
 
     _, run = trained
     path = tmp_path / "saved_model"
-    call(
-        *(monkeypatch, "export parsing", "--model", run / "model", "--output", path),
-        *("--beam-size", "1", "--alpha", "0"),
-    )
+    greedy = ("--beam-size", "1", "--alpha", "0")
+    command("export parsing", "--model", run / "model", "--output", path, *greedy)
     serve = tf.saved_model.load(str(path)).signatures["serving_default"]
     (tree,) = serve(text=tf.constant(["The dog runs ."]))["tree"].numpy()
     assert Tree.fromstring(tree.decode()).leaves() == ["The", "dog", "runs", "."]
@@ -328,10 +301,8 @@ def test_an_exported_parser_parses_a_text_of_words(trained, tmp_path, monkeypatc
         (("--dataset", "craft", "--data-dir", "/nowhere"), "/nowhere"),
     ],
 )
-def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, expected):
-    with pytest.raises(SystemExit) as error:
-        call(monkeypatch, "train parsing", *arguments, "--output-dir", tmp_path / "run")
-    assert error.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
+def test_bad_input_is_one_line(tmp_path, command, arguments, expected):
+    error = command.fails("train parsing", *arguments, "--output-dir", tmp_path / "run")
+    (line,) = error.splitlines()
     assert line.startswith("error: ") and expected in line
     assert not (tmp_path / "run" / "model").exists()

@@ -21,13 +21,14 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.commands import evaluate, main
+from keras_transformer.commands import evaluate
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.training.training_state import list_states
 from keras_transformer.weights.checkpoints import list_checkpoints
 from keras_transformer.weights.weights_file import datasets
+from tests.commands.conftest import call
 from tests.helpers import conversation
 from tests.small_corpus import new_model, tokenizer
 
@@ -35,15 +36,6 @@ pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "translation"
 SIZES = {"train": 300, "val": 12, "test": 20}
-
-
-def call(monkeypatch, command, *arguments, stdin=""):
-    """Run a command in this process, as `keras-transformer COMMAND ARGUMENTS` would."""
-    words = [*command.split(), *map(str, arguments)]
-    monkeypatch.setattr(sys, "argv", ["keras-transformer", *words])
-    data = stdin.encode() if isinstance(stdin, str) else stdin
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    main()
 
 
 def run_script(monkeypatch, name, *arguments, stdin=""):
@@ -136,11 +128,11 @@ def test_two_replicas_or_two_processes_train_and_write_one_run(trained, tmp_path
 
 
 @pytest.mark.slow
-def test_train_uses_the_options_of_the_optimizer(trained, tmp_path, monkeypatch):
+def test_train_uses_the_options_of_the_optimizer(trained, tmp_path, command):
     data, _ = trained
     run = tmp_path / "run"
-    call(
-        *(monkeypatch, "train translation", *train_arguments(data, run), "--steps", "2"),
+    command(
+        *("train translation", *train_arguments(data, run), "--steps", "2"),
         *("--accumulate", "2"),
         *("--clip-norm", "1.0", "--ema", "0.5"),
     )
@@ -226,7 +218,7 @@ def test_a_stopped_training_prints_the_command_that_resumes_it(stopped):
 
 
 @pytest.mark.slow  # tasks/train_test.py resumes from Python
-def test_a_stopped_and_killed_training_resumes_exactly(trained, stopped, tmp_path, monkeypatch):
+def test_a_stopped_and_killed_training_resumes_exactly(trained, stopped, tmp_path, command):
     (_, whole), (stopped_run, arguments, *_) = trained, stopped
     run = tmp_path / "run"
     shutil.copytree(stopped_run, run)
@@ -238,7 +230,7 @@ def test_a_stopped_and_killed_training_resumes_exactly(trained, stopped, tmp_pat
         process = subprocess.run(command, capture_output=True)
         assert process.returncode == -signal.SIGKILL, process.stderr.decode()
 
-    call(monkeypatch, "train translation", *arguments)
+    command("train translation", *arguments)
     assert_same_training(run, whole)
 
 
@@ -254,26 +246,24 @@ def other_trainings():
 
 @pytest.mark.once
 @pytest.mark.parametrize("options, words", list(other_trainings()), ids=str)
-def test_a_folder_of_another_training_is_refused(options, words, trained, monkeypatch, capsys):
+def test_a_folder_of_another_training_is_refused(options, words, trained, command):
     data, run = trained
-    assert_refused(monkeypatch, capsys, [*train_arguments(data, run), *options], words)
+    assert_refused(command, [*train_arguments(data, run), *options], words)
 
 
 @pytest.mark.once
-def test_a_model_without_checkpoints_is_not_replaced(trained, tmp_path, monkeypatch, capsys):
+def test_a_model_without_checkpoints_is_not_replaced(trained, tmp_path, command):
     data, run = trained
     shutil.copytree(run / "model", tmp_path / "run" / "model")
     arguments = train_arguments(data, tmp_path / "run")
-    assert_refused(monkeypatch, capsys, arguments, ["run/model holds the model", "--overwrite"])
+    assert_refused(command, arguments, ["run/model holds the model", "--overwrite"])
     (tmp_path / "run" / "model" / "notes.txt").touch()
     arguments = [*arguments, "--overwrite"]
-    assert_refused(monkeypatch, capsys, arguments, ["other files in it would be lost"])
+    assert_refused(command, arguments, ["other files in it would be lost"])
 
 
 @pytest.mark.once
-def test_a_resumed_training_needs_the_same_text_and_tokenizer(
-    trained, tmp_path, monkeypatch, capsys
-):
+def test_a_resumed_training_needs_the_same_text_and_tokenizer(trained, tmp_path, command):
     data, run = trained
     arguments = train_arguments(tmp_path / "data", tmp_path / "run")
     shutil.copytree(data, tmp_path / "data")
@@ -282,16 +272,13 @@ def test_a_resumed_training_needs_the_same_text_and_tokenizer(
         with open(tmp_path / "data" / f"{split}.en", "r+") as file:
             file.write("Another")
         words = ["Cannot resume from", f"Expected: {name}=", f"Received: {name}="]
-        assert_refused(monkeypatch, capsys, [*arguments, "--resume"], words)
+        assert_refused(command, [*arguments, "--resume"], words)
     Tokenizer.train(["abc"] * 9, 9).save(tmp_path / "run" / "tokenizer.spm")
-    assert_refused(monkeypatch, capsys, [*arguments, "--resume"], ["tokenizer="])
+    assert_refused(command, [*arguments, "--resume"], ["tokenizer="])
 
 
-def assert_refused(monkeypatch, capsys, arguments, words):
-    with pytest.raises(SystemExit) as exit:
-        call(monkeypatch, "train translation", *arguments)
-    assert exit.value.code == 2
-    (message,) = capsys.readouterr().err.strip().split("\n")
+def assert_refused(command, arguments, words):
+    (message,) = command.fails("train translation", *arguments).splitlines()
     assert message.startswith("error: ") and all(word in message for word in words)
 
 
@@ -299,40 +286,32 @@ def fail_to_write(path):
     raise OSError("disk full")
 
 
-def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, capsys):
+def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, capsys, command):
     data, run = trained
     scores = tmp_path / "scores.json"
     arguments = ("--model", run / "model", "--dataset", "text", "--data-dir", data)
     # As train.py scores: greedily.
     greedy = ("--beam-size", "1", "--alpha", "0")
     again = ("--references", data / "test.de", "--against", data / "test.de")
-    call(monkeypatch, "evaluate translation", *arguments, *greedy, *again, "--output-json", scores)
+    to_file = ("--output-json", scores)
+    printed = command("evaluate translation", *arguments, *greedy, *again, *to_file).out
     trained_scores = json.loads((run / "results.json").read_text())["scores"]["test"]
     assert json.loads(scores.read_text())["chrf"] == pytest.approx(trained_scores["chrf"], abs=0.5)
     assert len((run / "model.test.hypotheses.txt").read_text().split("\n")) == SIZES["test"] + 1
-    printed = capsys.readouterr().out
     assert "nrefs:2|case:mixed|eff:no|tok:13a" in printed
     assert "beam_size 1, alpha 0.0, length_penalty gnmt, coverage_penalty 0.0" in printed
     assert "100.00 of the other: p = 0.00" in printed
     assert f"The translations are in {run / 'model.test.hypotheses.txt'}." in printed
     # Two files are scored alike, without a corpus.
     files = ("--sources", data / "test.en", "--references", data / "test.de")
-    call(
-        monkeypatch,
-        "evaluate translation",
-        *arguments[:2],
-        *files,
-        *greedy,
-        "--output-json",
-        scores,
-    )
+    printed = command("evaluate translation", *arguments[:2], *files, *greedy, *to_file).out
     assert json.loads(scores.read_text())["chrf"] == pytest.approx(trained_scores["chrf"], abs=0.5)
-    assert "model.test.en.hypotheses.txt" in capsys.readouterr().out
+    assert "model.test.en.hypotheses.txt" in printed
     # Where nothing can be written at the end, scores are printed all the same.
     with monkeypatch.context() as patch:
         patch.setattr(evaluate, "atomic_write", fail_to_write)
         with pytest.raises(OSError, match="disk full"):
-            call(monkeypatch, "evaluate translation", *arguments, *greedy)
+            command("evaluate translation", *arguments, *greedy)
     assert "BLEU|nrefs:1" in capsys.readouterr().out
     # What is wrong is told before anything is translated.
     monkeypatch.setattr(kt.Translator, "__call__", None)
@@ -344,9 +323,7 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
         (("--hypotheses", scores / "x.txt"), "Not a directory. Pass another --hypotheses"),
         (("--output-json", tmp_path), "Is a directory. Pass another --output-json"),
     ):
-        with pytest.raises(SystemExit):
-            call(monkeypatch, "evaluate translation", *arguments, *wrong)
-        assert words in capsys.readouterr().err
+        assert words in command.fails("evaluate translation", *arguments, *wrong)
 
 
 @pytest.mark.once
@@ -365,70 +342,62 @@ def test_evaluate_warns_of_reversed_languages():
         assert languages("en", "fr") == ("en", "fr")
 
 
-def test_evaluate_requires_languages(trained, tmp_path, monkeypatch, capsys):
+def test_evaluate_requires_languages(trained, tmp_path, command):
     data, run = trained
     translator = kt.Translator.from_preset(run / "model")
     translator.metadata = {}
     translator.save_to_preset(tmp_path / "model")
     arguments = ("--model", tmp_path / "model", "--dataset", "text", "--data-dir", data)
-    with pytest.raises(SystemExit):
-        call(monkeypatch, "evaluate translation", *arguments)
-    assert "pass --source and --target" in capsys.readouterr().err
+    assert "pass --source and --target" in command.fails("evaluate translation", *arguments)
 
 
-def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
+def test_translate_keeps_lines_in_order(trained, command):
     _, run = trained
     lines = ["The man sees the dog that sleeps under the old tree.", "", "A dog runs."]
     arguments = ("translate", "--model", run / "model", "--extra-length", "5")
-    call(monkeypatch, *arguments, stdin="".join(f"{line}\n" for line in lines))
-    together = capsys.readouterr().out.split("\n")
+    together = command(*arguments, stdin="".join(f"{line}\n" for line in lines)).out.split("\n")
     alone = []
     for line in lines:
-        call(monkeypatch, *arguments, stdin=f"{line}\n")
-        alone.append(capsys.readouterr().out.removesuffix("\n"))
+        alone.append(command(*arguments, stdin=f"{line}\n").out.removesuffix("\n"))
     assert together == [*alone, ""]
 
 
-def test_explain_draws_the_attention_of_a_given_translation(trained, monkeypatch, capsys, tmp_path):
+def test_explain_draws_the_attention_of_a_given_translation(trained, command, tmp_path):
     _, run = trained
     folder = tmp_path / "pictures"
     arguments = ("A dog runs.", "--model", run / "model", "--output-dir", folder)
     # Hardly trained, it would translate by fifty words.
     arguments = (*arguments, "--translation", "Ein Hund rennt.")
-    call(monkeypatch, "explain translation", *arguments, "--heads", "0", "2", "--words", "</s>")
-    assert capsys.readouterr().out.startswith("A dog runs.\n\nEin Hund rennt.\n\n")
+    assert command(
+        "explain translation", *arguments, "--heads", "0", "2", "--words", "</s>"
+    ).out.startswith("A dog runs.\n\nEin Hund rennt.\n\n")
     files = sorted(["translation.html", "encoder.svg", "decoder.svg", "cross.svg"])
     assert sorted(path.name for path in folder.iterdir()) == files
-    with pytest.raises(SystemExit):
-        call(monkeypatch, "explain translation", *arguments, "--words", "elephant")
-    assert "--words must be among the tokens. Received: elephant" in capsys.readouterr().err
-
-
-def test_n_best_translations_come_from_the_best_to_the_worst(trained, monkeypatch, capsys):
-    _, run = trained
-    call(
-        *(monkeypatch, "translate", "--model", run / "model"),
-        *("--n-best", "3", "--extra-length", "5"),
-        stdin="A dog runs.\nThe man sees the dog.\n",
+    assert "--words must be among the tokens. Received: elephant" in command.fails(
+        "explain translation", *arguments, "--words", "elephant"
     )
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+
+
+def test_n_best_translations_come_from_the_best_to_the_worst(trained, command):
+    _, run = trained
+    options = ("--n-best", "3", "--extra-length", "5")
+    text = "A dog runs.\nThe man sees the dog.\n"
+    lines = command("translate", "--model", run / "model", *options, stdin=text).lines
+    rows = [line.split("\t") for line in lines]
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
     for number in ("1", "2"):
         scores = [float(row[1]) for row in rows if row[0] == number]
         assert scores == sorted(scores, reverse=True)
 
 
-def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, capsys):
+def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, capsys, command):
     """Of three translations of each line the one that the reference is."""
     _, run = trained
     lines = ["A dog runs.", "", "The man sees the dog."]
     arguments = ("translate", "--model", run / "model", "--extra-length", "5")
 
-    def translate(*options, lines=lines):
-        call(monkeypatch, *arguments, *options, stdin="".join(f"{x}\n" for x in lines))
-        return capsys.readouterr().out.splitlines()
-
-    rows = [row.split("\t") for row in translate("--n-best", "3")]
+    text = "".join(f"{line}\n" for line in lines)
+    rows = [row.split("\t") for row in command(*arguments, "--n-best", "3", stdin=text).lines]
     last = {int(number): text for number, _, text in rows}
     assert last[1] != rows[0][2]
     references = tmp_path / "references.de"
@@ -454,14 +423,13 @@ def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, caps
         assert words in capsys.readouterr().err
 
 
-def test_sampled_translations_follow_their_seed(trained, monkeypatch, capsys):
+def test_sampled_translations_follow_their_seed(trained, command):
     _, run = trained
     outputs = []
     for seed in (1, 1, 2):
         arguments = ("--model", run / "model", "--extra-length", "5")
         sampling = ("--sample", "--top-k", "20", "--seed", seed)
-        call(monkeypatch, "translate", *arguments, *sampling, stdin="A dog runs.\n")
-        outputs.append(capsys.readouterr().out)
+        outputs.append(command("translate", *arguments, *sampling, stdin="A dog runs.\n").out)
     assert outputs[0] == outputs[1] != outputs[2]
     for options, words in (
         (
@@ -473,13 +441,11 @@ def test_sampled_translations_follow_their_seed(trained, monkeypatch, capsys):
             "--beam-size: expected without --sample only",
         ),
     ):
-        with pytest.raises(SystemExit):
-            call(monkeypatch, "translate", *arguments, *options, stdin="A dog runs.\n")
-        assert words in capsys.readouterr().err
+        assert words in command.fails("translate", *arguments, *options, stdin="A dog runs.\n")
 
 
 @pytest.mark.slow
-def test_one_model_is_trained_in_both_directions(tmp_path, monkeypatch, capsys):
+def test_one_model_is_trained_in_both_directions(tmp_path, command):
     """No file of val and test, one very long line, tags, and a vocabulary for each side."""
     data, run = tmp_path / "data", tmp_path / "run"
     data.mkdir()
@@ -487,8 +453,8 @@ def test_one_model_is_trained_in_both_directions(tmp_path, monkeypatch, capsys):
     for side, name in enumerate(("news.xx-yy.xx", "news.xx-yy.yy")):
         lines = [pair[side] for pair in pairs] + ["%s " * 450]
         (data / name).write_text("".join(f"{line}\n" for line in lines))
-    call(
-        *(monkeypatch, "train translation", *train_arguments(data, run)),
+    command(
+        *("train translation", *train_arguments(data, run)),
         *("--source", "xx", "--target", "yy", "--also", "source=yy,target=xx,ratio=0.5"),
         *("--tag-target", "--source-vocabulary-size", "250", "--steps", "2", "--max-tokens", "100"),
     )
@@ -500,30 +466,28 @@ def test_one_model_is_trained_in_both_directions(tmp_path, monkeypatch, capsys):
 
     scores, greedy = tmp_path / "scores.json", ("--beam-size", "1", "--alpha", "0")
     arguments = ("--model", run / "model", "--dataset", "text", "--data-dir", data, *greedy)
-    with pytest.raises(SystemExit):  # Evaluating holds nothing out.
-        call(monkeypatch, "evaluate translation", *arguments, "--source", "xx", "--target", "yy")
-    assert "--split must be the part of two files' names" in capsys.readouterr().err
+    assert "--split must be the part of two files' names" in command.fails(
+        "evaluate translation", *arguments, "--source", "xx", "--target", "yy"
+    )
     for side, language in enumerate(("xx", "yy")):
         (data / f"few.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs[:4]))
     arguments = (*arguments, "--split", "few")
     back = ("--source", "yy", "--target", "xx", "--output-json", scores)
-    call(monkeypatch, "evaluate translation", *arguments, *back)
+    command("evaluate translation", *arguments, *back)
     # By default the other direction has its own tag.
     outputs = (run / "model.few.hypotheses.txt").read_text()
-    call(monkeypatch, "evaluate translation", *arguments, *back, "--tag", "<2xx>")
+    printed = command("evaluate translation", *arguments, *back, "--tag", "<2xx>").out
     assert (run / "model.few.hypotheses.txt").read_text() == outputs
     facts = json.loads(scores.read_text())
     assert facts["placeholders"]["num_placeholders"] == facts["num_sentences"] == 4
     assert {*facts["findings"]} > {"any", "placeholders", "repetition"}
-    printed = capsys.readouterr().out
     assert "of 4 copied" in printed and "translations with findings of `check`: " in printed
 
     translate = ("translate", "--model", run / "model", "--extra-length", "5")
     outputs = []
     for tag, line in ((["<2xx>"], "dog"), ([], "<2xx> dog"), (["<2yy>"], "dog"), (None, "dog")):
         tags = [] if tag is None else ["--tag", *tag]
-        call(monkeypatch, *translate, *tags, stdin=f"{line}\n")
-        outputs.append(capsys.readouterr().out)
+        outputs.append(command(*translate, *tags, stdin=f"{line}\n").out)
     assert outputs[0] == outputs[1] and outputs[2] == outputs[3]
 
 
@@ -538,7 +502,7 @@ def saved_model(trained, tmp_path_factory):
 
 
 @pytest.mark.each_backend_long
-def test_an_exported_saved_model_translates_like_python(trained, saved_model, monkeypatch, capsys):
+def test_an_exported_saved_model_translates_like_python(trained, saved_model, command):
     sentence = "The man sees the dog."
     served = subprocess.run(
         [sys.executable, RECIPE / "translate_with_saved_model.py", saved_model, sentence],
@@ -546,9 +510,8 @@ def test_an_exported_saved_model_translates_like_python(trained, saved_model, mo
         text=True,
         check=True,
     )
-    capsys.readouterr()
-    call(monkeypatch, "translate", "--model", trained[1] / "model", stdin=f"{sentence}\n")
-    assert served.stdout == f"{sentence} -> {capsys.readouterr().out}"
+    translation = command("translate", "--model", trained[1] / "model", stdin=f"{sentence}\n").out
+    assert served.stdout == f"{sentence} -> {translation}"
     assert served.stderr == ""
 
 
@@ -563,11 +526,9 @@ def test_a_wrong_path_of_a_saved_model_is_one_line(monkeypatch, capsys, tmp_path
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="it can export")
-def test_export_names_the_required_backend(trained, tmp_path, monkeypatch, capsys):
+def test_export_names_the_required_backend(trained, tmp_path, command):
     arguments = ("--model", trained[1] / "model", "--output", tmp_path / "saved_model")
-    with pytest.raises(SystemExit):
-        call(monkeypatch, "export translation", *arguments)
-    assert "KERAS_BACKEND=tensorflow" in capsys.readouterr().err
+    assert "KERAS_BACKEND=tensorflow" in command.fails("export translation", *arguments)
 
 
 def bad_inputs():
@@ -590,9 +551,7 @@ def bad_inputs():
 
 @pytest.mark.once
 @pytest.mark.parametrize(("name", "files", "options", "words"), list(bad_inputs()))
-def test_bad_input_is_one_line_and_leaves_no_model(
-    name, files, options, words, tmp_path, monkeypatch, capsys
-):
+def test_bad_input_is_one_line_and_leaves_no_model(name, files, options, words, tmp_path, command):
     data = write_corpus(tmp_path / "data")
     for file, content in files.items():
         content = content.encode() if isinstance(content, str) else content
@@ -600,49 +559,44 @@ def test_bad_input_is_one_line_and_leaves_no_model(
     arguments = train_arguments(data, tmp_path / "run")
     for option, value in options.items():
         arguments += [option, value]
-    assert_refused(monkeypatch, capsys, arguments, words)
+    assert_refused(command, arguments, words)
     assert not (tmp_path / "run" / "model").exists()
 
 
 @pytest.mark.once
-def test_invalid_utf8_is_reported_in_one_line(trained, monkeypatch, capsys):
+def test_invalid_utf8_is_reported_in_one_line(trained, command):
     _, run = trained
-    with pytest.raises(SystemExit):
-        call(monkeypatch, "translate", "--model", run / "model", stdin=b"good\n\xff\xfe\n")
-    assert "standard input, line 2" in capsys.readouterr().err
+    assert "standard input, line 2" in command.fails(
+        "translate", "--model", run / "model", stdin=b"good\n\xff\xfe\n"
+    )
 
 
-def test_lines_before_invalid_utf8_are_translated(trained, monkeypatch, capsys):
+def test_lines_before_invalid_utf8_are_translated(trained, command):
     _, run = trained
     arguments = ("translate", "--model", run / "model", "--extra-length", "5")
-    call(monkeypatch, *arguments, stdin="A dog runs.\n\n中文\n")
-    output, notes = capsys.readouterr()
-    assert notes == "with nothing that the vocabulary knows: 1 line (3)\n"
-    data = "A dog runs.\n\n中文\n".encode() + b"\xff\nA dog.\n"
-    with pytest.raises(SystemExit) as exit:
-        call(monkeypatch, *arguments, stdin=data)
-    assert exit.value.code == 2
-    printed, errors = capsys.readouterr()
-    assert printed == output and printed.count("\n") == 3
-    assert errors.splitlines()[0] == notes.strip()
-    assert errors.splitlines()[1].startswith("error: standard input, line 4: cannot decode byte")
+    text = "A dog runs.\n\n中文\n"
+    expected = command(*arguments, stdin=text)
+    assert expected.err == "with nothing that the vocabulary knows: 1 line (3)\n"
+    found = command(*arguments, stdin=text.encode() + b"\xff\nA dog.\n", status=2)
+    assert found.out == expected.out and len(found.lines) == 3
+    note, error = found.err.splitlines()
+    assert note == expected.err.strip()
+    assert error.startswith("error: standard input, line 4: cannot decode byte")
 
 
-def test_lines_that_are_cut_are_reported(trained, monkeypatch, capsys):
+def test_lines_that_are_cut_are_reported(trained, command):
     _, run = trained
     arguments = ("translate", "--model", run / "model", "--extra-length", "5")
     lines = ["A dog runs.", *["A dog runs." * 9] * 7, "A dog runs." * 99, "", "A dog."]
     text = "\n".join(lines)
-    # The numbers go on from window to window.
+    # The numbers continue from window to window.
     options = ("--max-source-length", "8", "--buffer-size", "3", "--split", "none")
-    call(monkeypatch, *arguments, *options, stdin=text)
-    printed, notes = capsys.readouterr()
-    assert notes == "cut to 8 tokens: 8 lines (2, 3, 4, 5, 6, ...)\n"
-    translations = printed.splitlines()
-    assert len(translations) == len(lines) and not translations[-2]
-    assert len({*translations[1:9]}) == 1
-    call(monkeypatch, *arguments, *options, "--n-best", "2", stdin=text)
-    numbers = [row.split("\t")[0] for row in capsys.readouterr().out.splitlines()]
+    found = command(*arguments, *options, stdin=text)
+    assert found.err == "cut to 8 tokens: 8 lines (2, 3, 4, 5, 6, ...)\n"
+    assert len(found.lines) == len(lines) and not found.lines[-2]
+    assert len({*found.lines[1:9]}) == 1
+    rows = command(*arguments, *options, "--n-best", "2", stdin=text).lines
+    numbers = [row.split("\t")[0] for row in rows]
     assert numbers == [str(number) for number in range(1, len(lines) + 1) for _ in range(2)]
 
 
@@ -666,15 +620,12 @@ def test_translate_answers_each_line_of_a_pipe_at_once(trained):
 
 
 @pytest.mark.once
-def test_a_buffer_size_of_0_is_refused(trained, monkeypatch, capsys):
+def test_a_buffer_size_of_0_is_refused(trained, command):
     _, run = trained
-    with pytest.raises(SystemExit) as exit:
-        call(monkeypatch, "translate", "--model", run / "model", "--buffer-size", "0")
-    assert exit.value.code == 2 and "buffer_size=0" in capsys.readouterr().err
+    error = command.fails("translate", "--model", run / "model", "--buffer-size", "0")
+    assert "buffer_size=0" in error
 
 
 @pytest.mark.once
-def test_a_model_folder_without_a_model_is_refused(trained, tmp_path, monkeypatch, capsys):
-    with pytest.raises(SystemExit):
-        call(monkeypatch, "translate", "--model", tmp_path)
-    assert "config.json is missing" in capsys.readouterr().err
+def test_a_model_folder_without_a_model_is_refused(tmp_path, command):
+    assert "config.json is missing" in command.fails("translate", "--model", tmp_path)
