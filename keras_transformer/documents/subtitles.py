@@ -13,6 +13,7 @@ from keras_transformer.documents.document import TextDocument
 from keras_transformer.documents.markup import Event, Rules, add_units
 from keras_transformer.documents.text_part import TextPart, Unit
 from keras_transformer.errors import UserError
+from keras_transformer.protection.pieces import joined
 from keras_transformer.protection.spans import MarkedText, Span
 
 LINE_LENGTH = 42  # columns, a common limit of style guides; wide characters take two
@@ -262,14 +263,11 @@ def _is_end(text: str) -> bool:
 
 def _joined(parts: Iterable[MarkedText]) -> MarkedText:
     """Return texts as one, with a space between two."""
-    text, last, size, spans = [], "", 0, []
+    found, last = [], ""
     for part in parts:
-        text.append(_joint(last, part.text))
-        size += len(text[-1])
-        spans += [(size + position, span) for position, span in part.spans]
-        text.append(part.text)
-        last, size = part.text or last, size + len(part.text)
-    return MarkedText("".join(text), tuple(spans))
+        found += [_joint(last, part.text), part]
+        last = part.text or last
+    return joined(found)
 
 
 def _joint(left: str, right: str) -> str:
