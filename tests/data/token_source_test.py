@@ -1,15 +1,210 @@
-"""Batches whose sentences are segmented in another way in each epoch."""
+"""Other segmentations of the same sentences, and batches of them in each epoch."""
+
+import functools
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
 import pytest
 
 from keras_transformer.data.batching import TokenBatches
-from keras_transformer.data.token_source import SampledTokens
+from keras_transformer.data.synthetic import generate
+from keras_transformer.data.token_source import SampledTokens, SubwordSampler
 from keras_transformer.data.token_store import TokenStore
-from tests.small_corpus import sentence_pairs, tokenizer
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.errors import UserError
+from keras_transformer.parsing.parser_tokens import WordTokenizer
+from keras_transformer.reserved_ids import UNKNOWN_ID
+from tests.helpers import MODULES_ALONE
+from tests.parsing import small_trees
+from tests.small_corpus import sentence_pairs
+from tests.small_corpus import tokenizer as small_tokenizer
 
 pytestmark = pytest.mark.once
+
+SENTENCES = [sentence for pair in sentence_pairs(60) for sentence in pair]
+
+
+@functools.cache
+def tokenizer(kind):
+    sentences = [sentence for pair in sentence_pairs(200) for sentence in pair]
+    size = {"bpe": 60, "unigram": 48}[kind]
+    return Tokenizer.train(sentences, size, kind, user_defined_symbols=["<2de>"])
+
+
+@functools.cache
+def english(kind):
+    return Tokenizer.train([example.english for example in generate("train", 200)], 200, kind)
+
+
+BOTH = pytest.mark.parametrize("kind", ["bpe", "unigram"])
+
+
+def of_bpe_dropout(symbols, scores, probability):
+    """The probability of each outcome of algorithm 1, by trying all that may be left out."""
+    pairs = [(scores.get(x + y), -i) for i, (x, y) in enumerate(itertools.pairwise(symbols))]
+    merges = sorted(((*pair,) for pair in pairs if pair[0] is not None), reverse=True)
+    outcomes = Counter()
+    for number in range(len(merges) + 1):  # of those left out before the first that is not
+        if number == len(merges):
+            outcomes[symbols] += probability**number
+            continue
+        i = -merges[number][1]
+        merged = (*symbols[:i], symbols[i] + symbols[i + 1], *symbols[i + 2 :])
+        for outcome, share in of_bpe_dropout(merged, scores, probability).items():
+            outcomes[outcome] += probability**number * (1 - probability) * share
+    return outcomes
+
+
+def assert_probable(drawn, expected):
+    """That 4,000 draws have about the expected shares."""
+    counts = Counter(map(tuple, drawn))
+    assert {*counts} <= {*expected} and sum(expected.values()) == pytest.approx(1)
+    for outcome, share in expected.items():
+        assert counts[outcome] / 4000 == pytest.approx(share, abs=4 * np.sqrt(share / 4000) + 1e-3)
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("word", ["tree", "others", "thethe"])
+def test_byte_pairs_are_merged_as_in_the_paper(word, probability):
+    processor = english("bpe")._processor
+    scores = {processor.id_to_piece(i): processor.get_score(i) for i in range(4, 200)}
+    outcomes = of_bpe_dropout(("▁", *word), scores, probability)
+    expected = {tuple(map(processor.piece_to_id, x)): share for x, share in outcomes.items()}
+    assert probability == 1 or len(expected) > 3
+    ids = english("bpe").encode([word])
+    assert_probable(english("bpe").sampler(probability)(ids * 4000, seed=1), expected)
+
+
+def test_without_skipped_merges_tokens_equal_sentencepiece_s():
+    """Its order of merges, of the leftmost first where two are the same."""
+    sentences = [example.english for example in generate("val", 100)]
+    ids = english("bpe").encode([*sentences, "ththth", "aaaa", "eeeeee sssss", "thethethe"])
+    for strength in (1e-9, 1e-300, 5e-324):
+        assert english("bpe").sampler(strength)(ids, seed=1) == ids
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0])
+def test_unigram_segmentations_have_their_probabilities(alpha):
+    """p(x)^alpha / Z over all segmentations, as found by trying all of them."""
+    vocabulary = english("unigram")
+    processor = vocabulary._processor
+    text, scores = "▁bed", {}
+    for cuts in itertools.product([False, True], repeat=len(text) - 1):
+        pieces = [""]
+        for letter, cut in zip(text, [False, *cuts]):
+            pieces = [*pieces, letter] if cut else [*pieces[:-1], pieces[-1] + letter]
+        ids = tuple(map(processor.piece_to_id, pieces))
+        if UNKNOWN_ID not in ids:
+            scores[ids] = sum(map(processor.get_score, ids))
+    weights = {ids: np.exp(alpha * score) for ids, score in scores.items()}
+    assert len(weights) == 3
+    total = sum(weights.values())
+    expected = {ids: weight / total for ids, weight in weights.items()}
+    assert_probable(vocabulary.sampler(alpha)(vocabulary.encode(["bed"]) * 4000, 1), expected)
+
+
+@BOTH
+def test_the_sentences_stay_the_same(kind):
+    vocabulary = tokenizer(kind)
+    ids = vocabulary.encode([*SENTENCES, "", "the 中 dog ½ house中"])
+    drawn = vocabulary.sampler(0.3)(ids, seed=5)
+    assert vocabulary.decode(drawn) == vocabulary.decode(ids)
+    assert drawn[-2] == [] and drawn[-1].count(UNKNOWN_ID) == ids[-1].count(UNKNOWN_ID) > 1
+    assert sum(map(len, drawn)) > 1.1 * sum(map(len, ids))
+
+
+@BOTH
+def test_user_defined_symbols_are_never_split(kind):
+    vocabulary = tokenizer(kind)
+    (tag,) = vocabulary.tokens_to_ids(["<2de>"])
+    ids = vocabulary.encode(["<2de> the dog runs <2de> house"] * 200)
+    sampler = vocabulary.sampler({"bpe": 1.0, "unigram": 0.05}[kind])
+    assert all(tokens.count(tag) == 2 for tokens in sampler(ids, 1))
+
+
+def test_sampling_keeps_byte_tokens():
+    sentences = [sentence for pair in sentence_pairs(200) for sentence in pair]
+    vocabulary = Tokenizer.train(sentences, 320, byte_fallback=True)
+    ids = vocabulary.encode(["the 中🙂 dog", "🙂"])
+    drawn = vocabulary.sampler(1.0)(ids, seed=1)
+    assert drawn[1] == ids[1] and len(ids[1]) > 4
+    assert vocabulary.decode(drawn) == ["the 中🙂 dog", "🙂"]
+
+
+def test_each_word_keeps_the_one_token_that_begins_it():
+    words = WordTokenizer(small_trees.tokenizer())
+    sentences = [[*tree.leaves(), "\u200b", "中文"] for tree in small_trees.trees()[:40]]
+    ids = words.encode_words(sentences)
+    drawn = words.sampler(0.5)(ids, seed=2)
+    assert drawn != ids
+    for sentence, tokens in zip(sentences, drawn):
+        starts = words.starts_word[tokens]
+        assert starts[0] and starts.sum() == len(sentence)
+        parts = np.split(tokens, np.flatnonzero(starts)[1:])
+        for word, part in zip(sentence[:-2], parts):
+            assert words.tokenizer.decode([part]) == [word]
+
+
+@BOTH
+def test_the_seed_alone_decides(kind):
+    sampler = tokenizer(kind).sampler(0.3)
+    ids = tokenizer(kind).encode(SENTENCES)
+    first, other = sampler(ids, 7), sampler(ids, 8)
+    assert first != other
+    tokenizer(kind).encode(SENTENCES * 50)
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(lambda _: sampler(ids, 7), range(4))] == [first] * 4
+    assert tokenizer(kind).sampler(0.3)(ids, 7) == first
+
+
+def test_another_process_draws_the_same(tmp_path):
+    """As a training does that goes on."""
+    vocabularies = [tokenizer(kind) for kind in ("bpe", "unigram")]
+    ids = [vocabulary.encode(SENTENCES) for vocabulary in vocabularies]
+    drawn = [x.sampler(0.3)(y, 7) for x, y in zip(vocabularies, ids)]
+    (tmp_path / "ids").write_text(json.dumps(ids))
+    for index, vocabulary in enumerate(vocabularies):
+        vocabulary.save(tmp_path / str(index))
+    code = MODULES_ALONE + (
+        "import json, pathlib; from keras_transformer.data.token_source import SubwordSampler\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "ids = json.loads((folder / 'ids').read_text())\n"
+        "protos = [(folder / str(i)).read_bytes() for i in (0, 1)]\n"
+        "print(json.dumps([SubwordSampler(x, 0.3)(y, 7) for x, y in zip(protos, ids)]))"
+    )
+    process = [sys.executable, "-c", code, tmp_path]
+    assert json.loads(subprocess.run(process, capture_output=True, check=True).stdout) == drawn
+
+
+@BOTH
+def test_mean_lengths_predict_the_number_of_tokens(kind):
+    sampler = tokenizer(kind).sampler(0.2)
+    ids = tokenizer(kind).encode(SENTENCES)
+    drawn = np.mean([sum(map(len, sampler(ids, seed))) for seed in range(10)])
+    foretold = sum(sampler.mean_lengths[sentence].sum() for sentence in ids)
+    assert foretold == pytest.approx(drawn, rel=0.1)
+    assert (sampler.mean_lengths >= 1).all() and sampler.mean_lengths[UNKNOWN_ID] == 1
+
+
+@pytest.mark.parametrize("strength", [-0.1, 0, 1.5, float("nan")])
+def test_strength_out_of_range(strength):
+    with pytest.raises(UserError, match="`subword_sampling` must be"):
+        SubwordSampler(tokenizer("bpe").proto, strength)
+
+
+def test_a_vocabulary_of_characters_cannot_be_sampled():
+    vocabulary = Tokenizer.train(SENTENCES, 30, "char")
+    with pytest.raises(UserError, match="bpe or unigram"):
+        vocabulary.sampler(0.1)
+
+
+# Batches
 
 # Each pair once, so that a batch shows which pairs it holds; one side of some is empty. A dict and
 # not a set, whose order changes with PYTHONHASHSEED, and the sampled tokens with it.
@@ -19,12 +214,12 @@ SIZES = {"batch_tokens": 250, "num_shapes": 4, "seed": 5}
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return TokenStore.build(tmp_path_factory.mktemp("data") / "tokens", PAIRS, tokenizer())
+    return TokenStore.build(tmp_path_factory.mktemp("data") / "tokens", PAIRS, small_tokenizer())
 
 
 @pytest.fixture(scope="module")
 def samplers():
-    return (tokenizer().sampler(0.3),) * 2
+    return (small_tokenizer().sampler(0.3),) * 2
 
 
 def epoch(batches, number):
@@ -37,7 +232,8 @@ def texts(epoch):
         pair
         for inputs, target, _ in epoch
         for pair in zip(
-            *(tokenizer().decode(x) for x in (inputs["encoder_token_ids"], target)), strict=True
+            *(small_tokenizer().decode(x) for x in (inputs["encoder_token_ids"], target)),
+            strict=True,
         )
     ]
 
