@@ -33,6 +33,8 @@ _SHORTEST, _FEW_ROWS = 16, 8
 
 # Called before each batch: a server lets other requests use the model there.
 before_batch: ContextVar[Callable[[], None]] = ContextVar("before_batch", default=lambda: None)
+# The sizes that lengths and numbers of rows are padded to: a server chooses `FEW_SIZES` on JAX.
+batch_sizes: ContextVar[np.ndarray] = ContextVar("batch_sizes", default=SIZES)
 
 
 def search_stream(
@@ -43,7 +45,6 @@ def search_stream(
     batch_tokens: int,
     max_length: int | None = None,
     total: int | None = None,
-    few_shapes: bool = False,
 ) -> Iterator[list[tuple[Any, Any]]]:
     """Search for outputs, with one window of inputs in memory at a time.
 
@@ -61,7 +62,6 @@ def search_stream(
         batch_tokens: the largest number of source slots searched at once.
         max_length: the largest number of ids that `encode` returns and to pad to, or None.
         total: the number of inputs, if it is known.
-        few_shapes: whether batches are padded to `FEW_SIZES`.
 
     Yields:
         For each window, a list of pairs (input, list of (ids, score)) in the order of the inputs,
@@ -71,16 +71,16 @@ def search_stream(
     Raises:
         UserError: if the model's logits are infinite or not a number.
     """
-    sizes, first_number = FEW_SIZES if few_shapes else SIZES, 0
+    first_number = 0
     with bar("searching", "sentences", total) as progress:
         for inputs in windows:
             token_ids = encode(inputs)
             lengths = np.array([len(ids) for ids in token_ids], int)
             results: list[Any] = [None] * len(inputs)
             progress.update(np.count_nonzero(lengths == 0))
-            for rows in batches_by_length(lengths, batch_tokens, sizes):
+            for rows in batches_by_length(lengths, batch_tokens):
                 ids = [token_ids[row] for row in rows]
-                batch = pad_to_few_shapes(ids, max_length, batch_tokens, sizes)
+                batch = pad_to_few_shapes(ids, max_length, batch_tokens)
                 numbers = first_number + np.resize(rows, len(batch))  # those of padding are unused
                 outputs = search(batch, [inputs[row] for row in rows], numbers)
                 for row, found in zip(rows, _found_outputs(*outputs)):
@@ -121,20 +121,18 @@ def rows_of_sizes(batch_tokens: int, sizes: np.ndarray = SIZES) -> np.ndarray:
     return sizes[np.searchsorted(sizes, most, side="right") - 1]
 
 
-def batches_by_length(
-    lengths: np.ndarray, batch_tokens: int, sizes: np.ndarray = SIZES
-) -> Iterator[np.ndarray]:
+def batches_by_length(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
     """Group sentences of similar length, the longest first.
 
     Args:
         lengths: int array `(sentences,)`.
         batch_tokens: as in `rows_of_sizes`.
-        sizes: `SIZES` or `FEW_SIZES`.
 
     Yields:
         Int arrays of sentence numbers.
     """
     order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+    sizes = batch_sizes.get()
     rows = rows_of_sizes(batch_tokens, sizes)
     start = 0
     while start < len(order):
@@ -148,9 +146,8 @@ def pad_to_few_shapes(
     token_ids: Sequence[Sequence[int]],
     max_length: int | None = None,
     batch_tokens: int = 0,
-    sizes: np.ndarray = SIZES,
 ) -> np.ndarray:
-    """Pad lists of ids to an int32 array whose dimensions are both among some sizes.
+    """Pad lists of ids to an int32 array whose dimensions are both among `batch_sizes`.
 
     Added rows contain only padding, and the search does no work for them.
 
@@ -158,11 +155,11 @@ def pad_to_few_shapes(
         token_ids: list of lists of ids.
         max_length: the largest length to pad to, or None. No list may be longer.
         batch_tokens: the largest number of slots that a batch of few rows is padded to.
-        sizes: `SIZES` or `FEW_SIZES`.
 
     Returns:
         Int32 array `(rows, length)`.
     """
+    sizes = batch_sizes.get()
     rows = padded_size(len(token_ids), sizes)
     length = padded_size(max(len(ids) for ids in token_ids), sizes)
     if rows <= _FEW_ROWS and rows * _SHORTEST <= batch_tokens:

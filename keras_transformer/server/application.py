@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import keras
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -301,9 +300,8 @@ def _explanation(translator: Translator, sentence: str) -> str:
 
 def _warnings(translator: Translator, answer: Answer, best: list[str]) -> list[list[str]]:
     """Return the messages of the checks of each text, and of the parts that were not read."""
-    few_shapes = keras.backend.backend() == "jax"
     sources = [str(text.source) for text in answer.prepared]
-    checks = translator.check_translations(sources, best, few_shapes=few_shapes)
+    checks = translator.check_translations(sources, best)
     return [[finding.message for finding in check.findings] for check in checks]
 
 

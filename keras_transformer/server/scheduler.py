@@ -15,7 +15,12 @@ from typing import Any, NamedTuple
 import keras
 from starlette.exceptions import HTTPException
 
-from keras_transformer.decoding.batched_search import before_batch
+from keras_transformer.decoding.batched_search import (
+    FEW_SIZES,
+    SIZES,
+    batch_sizes,
+    before_batch,
+)
 from keras_transformer.errors import UserError
 from keras_transformer.server.client_data import check_count
 from keras_transformer.translation.prepared_text import PreparedText
@@ -131,11 +136,14 @@ class Turns:
             if is_canceled():
                 raise _Canceled
 
-        token = before_batch.set(next_turn)
+        # JAX compiles a program per shape, which would take minutes for all sizes of requests.
+        sizes = FEW_SIZES if keras.backend.backend() == "jax" else SIZES
+        token, sizes_token = before_batch.set(next_turn), batch_sizes.set(sizes)
         try:
             yield
         finally:
             before_batch.reset(token)
+            batch_sizes.reset(sizes_token)
             if is_held:
                 self._give_back()
 
@@ -314,5 +322,4 @@ def translate(
     translator: Translator, texts: Sequence[Any], num_results: int = 1
 ) -> Iterator[list[list[tuple[str, float]]]]:
     """Return an iterator of one window with the results of all texts."""
-    is_compiled_per_shape = keras.backend.backend() == "jax"
-    return translator.translate_windows([texts], num_results, few_shapes=is_compiled_per_shape)
+    return translator.translate_windows([texts], num_results)

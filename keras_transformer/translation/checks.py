@@ -34,7 +34,6 @@ KINDS = {
     "repetition": "with words repeated in the translation",
     "numbers": "with other numbers in the translation",
     "placeholders": "with other placeholders in the translation",
-    "characters": "with characters that the vocabulary lacks",
 }
 
 # The smallest mean attention to the tokens of a sentence, summed over the translation.
@@ -64,7 +63,6 @@ _NUMBER = re.compile(
 # A whole number, also with separators of thousands; in India 12,34,567.
 _WHOLE = re.compile(r"\d+|[1-9]\d{0,2}([.,'])\d{3}(?:\1\d{3})*|[1-9]\d?(?:,\d\d)+,\d{3}", re.ASCII)
 _SHOWN = 60  # characters of a quotation
-_MOST_LACKED = 20  # characters that are named
 
 
 class Finding(NamedTuple):
@@ -109,7 +107,6 @@ def check_translations(
     sources: Iterable[str],
     translations: Iterable[str],
     split: str | None,
-    few_shapes: bool = False,
 ) -> list[TranslationCheck]:
     """Return the result of `Translator.check_translations`.
 
@@ -118,7 +115,6 @@ def check_translations(
         sources: list of strings.
         translations: list of strings.
         split: as for `Translator.check_translations`.
-        few_shapes: as in `teacher_forced`.
     """
     sources = check_strings("sources", sources)
     translations = check_strings("translations", translations)
@@ -128,7 +124,7 @@ def check_translations(
     return [
         TranslationCheck(tuple(finding for finding in _findings(pair, translator) if finding))
         for window in windows
-        for pair in _read_pairs(translator, window, split, few_shapes)
+        for pair in _read_pairs(translator, window, split)
     ]
 
 
@@ -149,7 +145,6 @@ def _read_pairs(
     translator: "Translator",
     pairs: Sequence[tuple[str, str]],
     split: str | None,
-    few_shapes: bool,
 ) -> list[_Pair]:
     """Encode pairs, split them into sentences, and compute the attention of short texts."""
     given, made = zip(*pairs)
@@ -167,7 +162,7 @@ def _read_pairs(
         for ids, sentences in zip(target_ids, source_sentences)
     ]
     layer = max(LAYER, -len(model.decoder.layers))
-    outputs = teacher_forced(model, source_ids, read, translator.batch_tokens, layer, few_shapes)
+    outputs = teacher_forced(model, source_ids, read, translator.batch_tokens, layer)
     attention = [output.attention for output in outputs]
     values = sources, source_ids, target_ids, source_sentences, target_sentences, attention
     return [_Pair(*pair, *rest) for pair, *rest in zip(pairs, *values)]
@@ -189,7 +184,6 @@ def _findings(pair: _Pair, translator: "Translator") -> Iterator[Finding | None]
     yield placeholder_finding(
         tags_and_texts(translator, pair.source), tags_and_texts(translator, pair.translation)
     )
-    yield _characters(pair.source_read, text)
 
 
 def _sentences(parts: Sequence[str], found: Sequence[str]) -> Finding | None:
@@ -245,11 +239,6 @@ def sentence_coverage(
 def _length(source: int, target: int) -> Finding | None:
     if source >= _SHORTEST and target < _LEAST_LENGTH * source:
         return Finding("length", f"The source has {source} tokens, and the translation {target}.")
-
-
-def _characters(source: str, text: TranslationPreprocessor) -> Finding | None:
-    if unknown := text.unknown_characters(source):
-        return Finding("characters", f"The vocabulary lacks: {', '.join(unknown[:_MOST_LACKED])}.")
 
 
 def _repetition(source: str, translation: str) -> Finding | None:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from keras_transformer.data.languages import LanguageVotes
 from keras_transformer.data.text_lines import split_sentences, without_surrogates
 from keras_transformer.errors import UserError
 from keras_transformer.language_codes import is_language_code
@@ -54,17 +55,10 @@ def prepare_windows(
         split: as for `split_text`.
         same_ends: see `PreparedText`.
     """
-    first, is_warned, language = 0, False, translator.language_votes()
+    first, is_warned, votes = 0, False, translator.language_votes()
     for window in windows:
         texts = prepare_texts(translator, window, split, first, same_ends)
-        if not is_warned:
-            messages = (
-                _parts_not_read(texts, first, translator.source_limit()),
-                language.add_all([text.text for text in texts]),
-            )
-            if message := " ".join(filter(None, messages)):
-                warnings.warn(message, UserWarning, stacklevel=_level_of_caller())
-                is_warned = True
+        is_warned = is_warned or _warn(texts, first, translator.source_limit(), votes)
         first += len(texts)
         yield texts
 
@@ -325,6 +319,17 @@ def _prepared(
         same_ends=same_ends,
         part=part,
     )
+
+
+def _warn(
+    texts: Sequence[PreparedText], first: int, limit: int | None, votes: LanguageVotes
+) -> bool:
+    """Warn if texts are not read whole or are in another language, and return whether they are."""
+    other_language = votes.add_all([text.text for text in texts])
+    message = f"{_parts_not_read(texts, first, limit)} {other_language}".strip()
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=_level_of_caller())
+    return bool(message)
 
 
 def _parts_not_read(texts: Sequence[PreparedText], first: int, limit: int | None) -> str:

@@ -209,7 +209,6 @@ def assemble(
     texts: Sequence[PreparedText],
     outputs: Iterable[tuple[Sentence, list[tuple[Any, float]] | None]],
     num_results: int,
-    few_shapes: bool = False,
 ) -> list[list[Result]]:
     """Return the best translations of texts, from the outputs of a search for their sentences.
 
@@ -219,7 +218,6 @@ def assemble(
         outputs: for each sentence of all texts, the pair of the `Sentence` and its outputs, as
             pairs (ids, score); None for a sentence that was not searched.
         num_results: the number of translations per text.
-        few_shapes: as for `Translator.translate_windows`.
     """
     blank = [((), 0.0)] * num_results
     found = (
@@ -227,7 +225,7 @@ def assemble(
         for sentence, ids in outputs
     )
     rows = [list(itertools.islice(found, len(text.token_ids))) for text in texts]
-    links = _links_of_sentences(translator, texts, rows, few_shapes)
+    links = _links_of_sentences(translator, texts, rows)
     return [text.n_best(row, num_results, links) for text, row in zip(texts, rows)]
 
 
@@ -262,7 +260,6 @@ def _links_of_sentences(
     translator: "Translator",
     texts: Sequence[PreparedText],
     rows: Sequence[Sequence[Sequence[Result]]],
-    few_shapes: bool,
 ) -> Links:
     """Return the links of the sentences of texts from which parts were taken out."""
     source_ids = {
@@ -273,5 +270,5 @@ def _links_of_sentences(
     if not source_ids:
         return {}
     sources, translations = zip(*source_ids)
-    links = word_links(translator, sources, translations, few_shapes, [*source_ids.values()])
+    links = word_links(translator, sources, translations, [*source_ids.values()])
     return dict(zip(source_ids, links))

@@ -11,8 +11,6 @@ from keras import ops
 from keras_transformer.annotations import Tensor
 from keras_transformer.data.language_selection import validate_selected
 from keras_transformer.decoding.batched_search import (
-    FEW_SIZES,
-    SIZES,
     batches_by_length,
     pad_to_few_shapes,
 )
@@ -65,7 +63,6 @@ def teacher_forced(
     targets: Sequence[Sequence[int]],
     batch_tokens: int,
     layer: int | tuple[int, ...] | None = None,
-    few_shapes: bool = False,
 ) -> list[ForcedOutput]:
     """Compute the log-probability of each target token, given its source and the tokens before it.
 
@@ -79,12 +76,10 @@ def teacher_forced(
         batch_tokens: the largest number of slots on each side of a batch.
         layer: index of the decoder layer whose cross-attention is returned; -1 is the last. A tuple
             of them adds an axis of layers before the others. Defaults to none.
-        few_shapes: whether batches are padded to `FEW_SIZES`.
 
     Returns:
         One `ForcedOutput` per pair. It is empty if the source or the target has no ids.
     """
-    sizes = FEW_SIZES if few_shapes else SIZES
     limit = min(batch_tokens, max(1, _MOST_LOGITS // model.config.vocabulary_size))
     pairs = list(zip(sources, targets, strict=True))
     lengths = np.array([max(map(len, pair)) if all(map(len, pair)) else 0 for pair in pairs], int)
@@ -92,11 +87,9 @@ def teacher_forced(
     results = [ForcedOutput(np.zeros(0, "float32"), attention)] * len(pairs)
     with bar("scoring", "pairs", len(pairs)) as progress:
         progress.update(int(np.count_nonzero(lengths == 0)))
-        for rows in batches_by_length(lengths, limit, sizes):
+        for rows in batches_by_length(lengths, limit):
             batch = [
-                pad_to_few_shapes(
-                    [side[row] for row in rows], model.config.max_length, limit, sizes
-                )
+                pad_to_few_shapes([side[row] for row in rows], model.config.max_length, limit)
                 for side in (sources, targets)
             ]
             width = max(ids.shape[1] for ids in batch)

@@ -258,7 +258,6 @@ class Translator(Task):
         windows: Iterable[Sequence[Any]],
         num_results: int = 1,
         first_number: int = 0,
-        few_shapes: bool = False,
         split: str | None = _OF_PRESET,
         same_ends: bool = False,
     ) -> Iterator[list[list[tuple[Any, float]]]]:
@@ -271,8 +270,6 @@ class Translator(Task):
             num_results: the number of translations per text.
             first_number: the number of the first text, if other calls translate the texts before
                 it. Samples depend on it: see `Sampling`.
-            few_shapes: whether batches are padded to few shapes. JAX compiles one program per
-                shape, which takes minutes if windows of all sizes come, as to a server.
             split: `"sentences"`, `"lines"` or None: see the class.
             same_ends: as for `prepare`.
 
@@ -281,7 +278,7 @@ class Translator(Task):
         """
         split = self._chosen_split(split)
         prepared = (prepare_texts(self, texts, split, same_ends=same_ends) for texts in windows)
-        return self._translate_windows(prepared, num_results, None, first_number, few_shapes)
+        return self._translate_windows(prepared, num_results, None, first_number)
 
     def _translate_windows(
         self,
@@ -289,7 +286,6 @@ class Translator(Task):
         num_results: int,
         total: int | None,
         first_number: int = 0,
-        few_shapes: bool = False,
     ) -> Iterator[list[list[tuple[Any, float]]]]:
         """Search for the translations of all sentences of a window, and assemble its texts."""
         num_results = positive_integer("num_results", num_results)
@@ -317,10 +313,9 @@ class Translator(Task):
             self.batch_tokens,
             self.source_limit(),
             total,
-            few_shapes,
         )
         for outputs in found:
-            yield assemble(self, prepared.popleft(), outputs, num_results, few_shapes)
+            yield assemble(self, prepared.popleft(), outputs, num_results)
 
     def search_batch(
         self,
@@ -712,7 +707,6 @@ class Translator(Task):
         sources: Iterable[str],
         translations: Iterable[str],
         split: str | None = _OF_PRESET,
-        few_shapes: bool = False,
     ) -> list[TranslationCheck]:
         """Report what seems to have gone missing, or to be repeated or changed, in translations.
 
@@ -730,7 +724,6 @@ class Translator(Task):
             sources: list of strings.
             translations: list of strings, by this model or by somebody else.
             split: as for `score`.
-            few_shapes: as for `translate_windows`.
 
         Returns:
             A list of `kt.translation.TranslationCheck`, one per pair, whose
@@ -740,7 +733,7 @@ class Translator(Task):
             UserError: if the numbers of sources and translations differ, or one of them is not a
                 string.
         """
-        return check_translations(self, sources, translations, split, few_shapes)
+        return check_translations(self, sources, translations, split)
 
 
 def best_result(results: Sequence[tuple[str, float]]) -> tuple[str, float]:

@@ -24,7 +24,6 @@ def word_links(
     translator: "Translator",
     sources: Sequence[str],
     translations: Sequence[str],
-    few_shapes: bool = False,
     source_ids: Sequence[list[int]] | None = None,
 ) -> list[list[Link]]:
     """Return which parts of translations belong to which parts of their sources.
@@ -33,7 +32,6 @@ def word_links(
         translator: a `Translator`.
         sources: list of strings, sentences.
         translations: list of strings, one per source.
-        few_shapes: whether batches are padded to few shapes: see `Translator.translate_windows`.
         source_ids: the ids of the sources, if they are known.
 
     Returns:
@@ -45,7 +43,7 @@ def word_links(
         source_ids = preprocessor.encode_sources(sources, translator.source_limit())
     target_ids = [ids[:longest] for ids in preprocessor.encode_targets(translations)]
     model, room, sides = translator.model, translator.batch_tokens, (source_ids, target_ids)
-    outputs = teacher_forced(model, *sides, room, _LAYERS, few_shapes=few_shapes)
+    outputs = teacher_forced(model, *sides, room, _LAYERS)
     tokenizers = translator.source_tokenizer, translator.tokenizer
     places = [
         [_places(tokenizer, *pair) for pair in zip(ids, texts)]

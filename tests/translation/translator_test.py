@@ -11,6 +11,7 @@ import keras_transformer as kt
 from keras_transformer import progress
 from keras_transformer.data.text_lines import BREAKS, in_windows
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.batched_search import FEW_SIZES, batch_sizes
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.translation import translator as translator_module
 from keras_transformer.translation.translator import Translator
@@ -99,9 +100,11 @@ def test_many_lengths_make_few_shapes():
 @pytest.mark.once
 def test_windows_of_all_sizes_make_few_shapes_on_request():
     translator = copying_translator(batch_tokens=256)
+    token = batch_sizes.set(FEW_SIZES)
     for count in range(1, len(SENTENCES)):
-        (results,) = translator.translate_windows([SENTENCES[:count]], few_shapes=True)
+        (results,) = translator.translate_windows([SENTENCES[:count]])
         assert [found[0][0] for found in results] == SENTENCES[:count]
+    batch_sizes.reset(token)
     sizes = {1, 4, 16, 32, 64, 128, 256}
     assert all({*shape} <= sizes for shape in translator.search.shapes)
     assert len(set(translator.search.shapes)) <= 10
