@@ -34,7 +34,7 @@ def error_of(tmp_path, text: str | bytes) -> str:
     return message
 
 
-def test_one_a_line_and_over_many_lines(tmp_path):
+def test_trees_are_read_from_one_line_or_several(tmp_path):
     many_lines = "\n(S\n  (NP (DT The)\n(NN\n dog) )\n\n  (VP\t(VBZ runs) ))"
     dog = Tree("S", [Tree("NP", [Tree("DT", ["The"]), Tree("NN", ["dog"])]),
                      Tree("VP", [Tree("VBZ", ["runs"])])])  # fmt: skip
@@ -44,31 +44,31 @@ def test_one_a_line_and_over_many_lines(tmp_path):
     ]
 
 
-def test_outer_brackets_stay(tmp_path):
+def test_reading_keeps_outer_brackets(tmp_path):
     trees = read(tmp_path, f"( {DOG} )\n({DOG})\n(\n {DOG} (. .))\n(TOP {DOG})\n( S (NN a))")
     assert [tree.label() for tree in trees] == ["", "", "", "TOP", "S"]
     assert [len(tree) for tree in trees] == [1, 1, 2, 1, 1]
 
 
-def test_tags_and_words_stay_as_they_are(tmp_path):
+def test_reading_changes_neither_tags_nor_words(tmp_path):
     text = "(NP-SBJ=2 (-LRB- -LRB-) (CD 1\\/2) (-NONE- *T*-1) (-RRB- -RCB-) ('' '') (NN Ähre))"
     (tree,) = read(tmp_path, text)
     assert to_bracketed(tree) == text
 
 
-def test_a_word_may_hold_a_space_that_is_not_ascii(tmp_path):
+def test_a_word_may_contain_a_space_that_is_not_ascii(tmp_path):
     (tree,) = read(tmp_path, "(NP (NN a\u200ab) (NN \u00a0))")
     assert tree.leaves() == ["a\u200ab", "\u00a0"]
 
 
-def test_byte_order_mark_carriage_returns_and_gzip(tmp_path):
+def test_files_with_byte_order_mark_carriage_returns_or_gzip_are_read(tmp_path):
     assert len(read(tmp_path, b"\xef\xbb\xbf" + f"{DOG}\r\n{DOG}\r\n".encode())) == 2
     path = tmp_path / "trees.gz"
     path.write_bytes(gzip.compress(DOG.encode()))
     assert [to_bracketed(tree) for tree in read_trees(path)] == [DOG]
 
 
-def test_only_one_tree_is_held():
+def test_trees_are_streamed():
     lines = iter([DOG, DOG, ")"])
     trees = parse_trees(lines)
     next(trees)
@@ -93,13 +93,13 @@ def test_only_one_tree_is_held():
         (f"{DOG}\n".encode() + b"(NN \xff)", ["line 2: cannot decode byte 0xff as UTF-8"]),
     ],
 )
-def test_damaged_brackets_are_refused_by_line(tmp_path, text, parts):
+def test_errors_name_the_line_of_damaged_brackets(tmp_path, text, parts):
     message = error_of(tmp_path, text)
     for part in parts:
         assert part in message
 
 
-def test_at_most_60_characters_are_shown(tmp_path):
+def test_errors_show_at_most_60_characters(tmp_path):
     line = "(S " + "(NN dog) " * 100
     assert error_of(tmp_path, line).endswith(f"Found: {line[:60]!r}")
 
@@ -110,7 +110,7 @@ def test_a_file_cut_anywhere_in_its_last_tree_is_an_error(tmp_path):
         error_of(tmp_path, text[:end])
 
 
-def test_a_missing_file_is_refused_by_path(tmp_path):
+def test_error_names_a_missing_file(tmp_path):
     with pytest.raises(ValueError, match=r"Cannot read the file .*nothing\.mrg: it does not exist"):
         next(read_trees(tmp_path / "nothing.mrg"))
 
@@ -118,7 +118,7 @@ def test_a_missing_file_is_refused_by_path(tmp_path):
 # Writing
 
 
-def test_brackets_are_on_one_line_and_read_again():
+def test_written_trees_are_one_line_and_can_be_read():
     trees = [DOG, "(UH Yes)", f"( {DOG} (. .))", f"(TOP {DOG} {DOG})"]
     assert [to_bracketed(tree) for tree in parse_trees(trees)] == trees
 
@@ -137,7 +137,7 @@ def test_brackets_are_on_one_line_and_read_again():
         (Tree("S", [Tree("NP", [])]), "is empty: (NP )"),
     ],
 )
-def test_what_brackets_cannot_hold(tree, part):
+def test_labels_and_words_that_brackets_cannot_contain_are_errors(tree, part):
     with pytest.raises(ValueError) as error:
         to_bracketed(tree)
     assert part in str(error.value)
@@ -154,7 +154,7 @@ def test_brackets_in_words_are_escaped_and_unescaped():
     assert [unescape(word) for word in codes] == [*"()[]{}", "1/2", "*", "f(x)"]
 
 
-def test_no_depth_is_too_great():
+def test_deep_trees_are_read_and_written():
     line = "(NP " * 20_000 + "(NN dog)" + ")" * 20_000
     (tree,) = parse_trees([line])
     assert to_bracketed(tree) == line
@@ -191,27 +191,27 @@ def clean(text: str) -> str | None:
         ("", ""),
     ],
 )
-def test_functions_and_indices_are_removed_from_labels(label, bare):
+def test_clean_label_removes_functions_and_indices(label, bare):
     assert clean_label(label) == bare
 
 
 @pytest.mark.parametrize("outer", ["(", "(TOP", "(ROOT", "(S1", "(ROOT (TOP"])
-def test_outer_brackets_are_removed_from_a_single_tree(outer):
+def test_cleaning_removes_the_outer_bracket_of_a_single_tree(outer):
     ends = ")" * outer.count("(")
     assert clean(f"{outer} (S (NN a) (NN b)){ends}") == "(S (NN a) (NN b))"
     assert clean(f"{outer} (UH Yes){ends}") == "(UH Yes)"
     assert clean(f"{outer} (S (NN a)) (. .){ends}") == "(TOP (S (NN a)) (. .))"
 
 
-def test_outer_bracket_of_one_child_and_a_trace():
+def test_cleaning_removes_the_outer_bracket_of_one_child_and_a_trace():
     assert clean("( (S (NN a)) (NP (-NONE- *)))") == "(S (NN a))"
 
 
-def test_names_of_outer_brackets_may_stand_inside():
+def test_cleaning_keeps_inner_constituents_labelled_like_outer_brackets():
     assert clean("(S (TOP (NN a)))") == "(S (TOP (NN a)))"
 
 
-def test_traces_go_with_what_they_leave_empty():
+def test_cleaning_removes_traces_and_constituents_they_leave_empty():
     assert clean("(S (NP-SBJ (-NONE- *)) (VP (VB go) (SBAR (-NONE- 0) (S (-NONE- *T*-1)))))") == (
         "(S (VP (VB go)))"
     )
@@ -219,11 +219,11 @@ def test_traces_go_with_what_they_leave_empty():
     assert clean("(-NONE- *)") is None
 
 
-def test_words_that_look_like_traces_stay():
+def test_cleaning_keeps_words_that_look_like_traces():
     assert clean("(NP (SYM *) (-LRB- -NONE-) (CD 0))") == "(NP (SYM *) (-LRB- -NONE-) (CD 0))"
 
 
-def test_everything_at_once():
+def test_cleaning_applies_all_rules_together():
     text = (
         "( (S-TPC-1 (NP-SBJ-2 (DT The) (-LRB- -LRB-) (NN|NNS dog) (-RRB- -RRB-)) "
         "(VP=3 (VBZ runs) (ADVP|PRT (RB off)) (NP-2 (-NONE- *T*-1)))))"

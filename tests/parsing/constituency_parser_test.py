@@ -53,20 +53,20 @@ def test_results_keep_the_order_of_the_sentences(parser):
     assert parser(SENTENCES[3:4]) == together[3:4]
 
 
-def test_a_bracket_is_read_as_it_is_in_trees(parser):
-    # As symbols, "(NP" and ")" would be something else to the vocabulary.
+def test_a_bracket_is_read_in_its_escaped_form(parser):
+    # Unescaped, "(NP" and ")" would be symbols of the vocabulary.
     written, escaped = parser.parse([["(NP", "runs", ")"], ["-LRB-NP", "runs", "-RRB-"]])
     assert written.tree == escaped.tree and written.score == escaped.score
 
 
-def test_without_words_there_is_no_tree(parser):
+def test_a_sentence_without_words_gets_no_tree(parser):
     assert parser(["", ["Hello"], [], "  "])[1].leaves() == ["Hello"]
     assert [tree is None for tree in parser(["", ["Hello"], [], "  "])] == [1, 0, 1, 1]
     assert parser([]) == []
 
 
 @pytest.mark.parametrize("constrained", [True, False])
-def test_a_sentence_that_is_too_long_has_no_tree(constrained):
+def test_a_sentence_that_is_too_long_gets_no_tree(constrained):
     parser = new_parser(max_source_length=12, constrained=constrained)
     lengths = [len(ids) + 1 for ids in tokenizer().encode(["runs", "runs " * 30])]
     assert lengths[0] <= 12 < lengths[1]
@@ -76,21 +76,21 @@ def test_a_sentence_that_is_too_long_has_no_tree(constrained):
     assert empty.tree is None and not empty.is_too_long
 
 
-def test_the_longest_sentence_has_a_tree():
+def test_the_longest_sentence_gets_a_tree():
     (ids,) = tokenizer().encode(["He runs ."])
     for room, is_too_long in ((1, False), (0, True)):
         (parse,) = new_parser(max_source_length=len(ids) + room).parse([["He", "runs", "."]])
         assert parse.is_too_long == is_too_long
 
 
-def test_words_of_which_the_vocabulary_has_nothing(parser):
-    # SentencePiece leaves nothing of a space without width, and an output has room for a few more
-    # tokens than its source: each word must have one.
+def test_words_without_a_known_token_get_leaves(parser):
+    # SentencePiece drops a space without width, but the length limit of an output depends on its
+    # source, so each word must have a token.
     for parse in parser.parse([["\u200b"] * (EXTRA_LENGTH - 1), ["\u200b"] * 2 * EXTRA_LENGTH]):
         assert set(parse.tree.leaves()) == {"\u200b"}
 
 
-def test_windows_are_answered_one_by_one(parser):
+def test_parse_windows_reads_a_window_after_the_one_before_is_consumed(parser):
     asked = []
 
     def windows():
@@ -115,7 +115,7 @@ def test_text_is_split_as_in_the_penn_treebank():
     )
 
 
-def test_raw_text_is_split_as_the_metadata_say(parser, tmp_path):
+def test_raw_text_is_split_by_the_rules_of_the_metadata(parser, tmp_path):
     assert parser(["a well-known dog."])[0].leaves() == ["a", "well-known", "dog", "."]
     parser = new_parser()
     parser.metadata["word_tokenizer"] = "craft"
@@ -131,7 +131,7 @@ def test_raw_text_is_split_as_the_metadata_say(parser, tmp_path):
         ConstituencyParser(parser.model, tokenizer(), metadata)
 
 
-def test_several_parses_of_a_sentence(parser):
+def test_num_results_returns_the_next_best_parses(parser):
     best = list(parser.parse(SENTENCES[:3]))
     for one, several in zip(best, parser.parse([*SENTENCES[:3]], num_results=3), strict=True):
         assert several.tree == one.tree and not one.others
@@ -157,14 +157,14 @@ def test_several_parses_of_a_sentence(parser):
         ["\x00", "\x7f", "e\u0301"],
     ],
 )
-def test_odd_words_have_a_tree_over_exactly_them(parser, words):
+def test_trees_of_unusual_words_are_over_exactly_these_words(parser, words):
     (tree,) = parser([words])
     assert list(map(unescape, tree.leaves())) == [*map(unescape, words)]
     assert next(iter(parse_trees([to_bracketed(tree)]))) == tree
 
 
 @pytest.mark.slow
-def test_very_long_words_and_sentences():
+def test_very_long_words_and_sentences_get_trees():
     parser = new_parser(beam_size=1, max_source_length=1200)
     word, sentence, together = parser.parse([["x" * 10_000], ["he"] * 500, ["x" * 500]])
     assert word.is_too_long and together.tree.leaves() == ["x" * 500]
@@ -173,7 +173,7 @@ def test_very_long_words_and_sentences():
 
 @pytest.mark.once
 @pytest.mark.parametrize("word", ["", "a b", "\t", None, 3, "a\ud83d"])
-def test_what_is_no_word(parser, word):
+def test_invalid_words_are_errors(parser, word):
     with pytest.raises(ValueError, match="A word must be a string that is not empty"):
         parser([["He", word]])
 
@@ -185,7 +185,7 @@ def test_unconstrained_outputs_are_repaired_and_counted():
     assert sum(sum(parse.repairs.values()) for parse in parses) > len(parses)
 
 
-def test_words_have_tags_of_the_dictionary(parser):
+def test_words_get_tags_of_the_dictionary(parser):
     def are_in_dictionary(parser):
         dictionary = tag_dictionary()
         return [
@@ -196,7 +196,7 @@ def test_words_have_tags_of_the_dictionary(parser):
             for tree in parser(SENTENCES + ODD)
         ]
 
-    # The model is not trained: without the dictionary, tags are as good as random.
+    # The model is not trained: without the dictionary, tags are random.
     assert all(are_in_dictionary(parser))
     assert not any(are_in_dictionary(new_parser(tag_dictionary=False))[: len(SENTENCES)])
 
@@ -204,10 +204,10 @@ def test_words_have_tags_of_the_dictionary(parser):
 @pytest.mark.parametrize(
     "options", [{}, {"tag_dictionary": False}, {"constrained": False}], ids=str
 )
-def test_tags_that_are_given(options):
+def test_given_tags_are_in_the_tree(options):
     parser = new_parser(**options)
     tags = sorted(parser.symbols.leaves())
-    # Tags that no dictionary would have, for every third word.
+    # Every third word gets a tag that the dictionary does not allow.
     tagged = [
         [(word, tags[i % len(tags)] if i % 3 == 0 else None) for i, word in enumerate(words)]
         for words in SENTENCES
@@ -223,8 +223,8 @@ def test_tags_that_are_given(options):
 
 
 @pytest.mark.parametrize("tag_dictionary", [True, False])
-def test_the_parser_s_own_tags_change_nothing(tag_dictionary):
-    # A greedy search takes the best of what is allowed, and its own choice still is.
+def test_giving_the_predicted_tags_gives_the_same_trees(tag_dictionary):
+    # A greedy search takes the best allowed symbol, and its own choice is still allowed.
     parser = new_parser(beam_size=1, alpha=0.0, tag_dictionary=tag_dictionary)
     parses = list(parser.parse(SENTENCES))
     given = parser.parse([parse.tree.pos() for parse in parses])
@@ -232,7 +232,7 @@ def test_the_parser_s_own_tags_change_nothing(tag_dictionary):
         assert same.tree == parse.tree and same.score == pytest.approx(parse.score, abs=1e-4)
 
 
-def test_leaves_without_tags_take_those_that_are_given():
+def test_a_parser_without_tags_writes_given_tags_into_the_tree():
     parser = new_parser_of(LabelledBrackets(keep_tags=False))
     words = SENTENCES[0]
     (tree,) = parser([[(word, f"T{i}") for i, word in enumerate(words)]])
@@ -240,13 +240,13 @@ def test_leaves_without_tags_take_those_that_are_given():
     assert [tag for _, tag in parser([words])[0].pos()] == ["XX"] * len(words)
 
 
-def test_a_tag_of_another_treebank(parser):
+def test_a_given_tag_without_a_symbol_is_in_the_tree(parser):
     (tree,) = parser([[("He", "ALIEN"), ("sees", "VBZ"), "."]])
     assert [tag for _, tag in tree.pos()][:2] == ["ALIEN", "VBZ"]
 
 
-def test_a_tag_with_brackets(parser):
-    # As NLTK's tagger gives it.
+def test_brackets_in_given_tags_are_escaped(parser):
+    # NLTK's tagger returns such tags.
     (tree,) = parser([[("(", "("), ("He", "X)")]])
     assert tree.pos() == [("-LRB-", "-LRB-"), ("He", "X-RRB-")]
     assert next(iter(parse_trees([to_bracketed(tree)]))) == tree
@@ -254,24 +254,24 @@ def test_a_tag_with_brackets(parser):
 
 @pytest.mark.once
 @pytest.mark.parametrize("tag", [3, "", "N N", "\ud83d"])
-def test_what_is_no_tag(parser, tag):
+def test_invalid_tags_are_errors(parser, tag):
     with pytest.raises(ValueError, match="tag must be None or a string that could be"):
         parser([[("He", tag)]])
 
 
 @pytest.mark.once
-def test_text_with_half_of_a_character(parser):
+def test_a_surrogate_in_text_is_an_error(parser):
     with pytest.raises(ValueError, match="half of a character"):
         parser(["He runs\ud83d."])
 
 
-def test_samples_are_trees_too():
+def test_samples_are_trees():
     options = {"search": "random", "temperature": 3.0, "seed": 1}
     for words, tree in zip(SENTENCES, new_parser(**options)(SENTENCES)):
         assert tree.leaves() == words
 
 
-def test_preset_keeps_the_symbols(parser, tmp_path):
+def test_a_preset_keeps_the_symbols(parser, tmp_path):
     parser.save_to_preset(tmp_path / "preset", card="# A parser\n")
     loaded = kt.ConstituencyParser.from_preset(
         tmp_path / "preset", extra_length=EXTRA_LENGTH, batch_tokens=1024, beam_size=3
@@ -296,13 +296,13 @@ def test_one_string_is_parsed_to_one_tree(parser):
 
 
 @pytest.mark.once
-def test_symbols_are_needed():
+def test_metadata_without_symbols_is_an_error():
     with pytest.raises(ValueError, match='as "symbols"'):
         ConstituencyParser(new_parser().model, tokenizer(), {})
 
 
 @pytest.mark.once
-def test_symbols_and_words_need_no_vocabulary_in_common(tmp_path):
+def test_symbols_and_words_may_have_separate_vocabularies(tmp_path):
     parser = new_parser(counts_words=True)
     sizes = parser.model.hyperparameters
     assert sizes["vocabulary_size"] == 4 + len(symbols()) < tokenizer().vocabulary_size
@@ -312,15 +312,15 @@ def test_symbols_and_words_need_no_vocabulary_in_common(tmp_path):
         tmp_path / "preset", extra_length=EXTRA_LENGTH, batch_tokens=1024, beam_size=3
     )
     assert loaded(SENTENCES[:2]) == parser(SENTENCES[:2])
-    # The first of the symbols has the id 4: these logits end before the last of them.
+    # The first symbol has the id 4, so these logits end before the last symbol.
     small = kt.Transformer(len(symbols()), 1, 16, 32, 2, source_vocabulary_size=60)
     with pytest.raises(ValueError, match="Expected logits for at least"):
         ConstituencyParser(small, tokenizer(), {"symbols": list(symbols())})
 
 
 @pytest.mark.parametrize("counts_words", [False, True])
-def test_a_model_that_learned_one_tree_gives_it(counts_words):
-    """From a tree to its symbols, through training and search, and back."""
+def test_a_model_that_learned_one_tree_predicts_it(counts_words):
+    """A tree survives linearization, training and search."""
     tree = Tree.fromstring("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP him))) (. .))")
     words, sequence = LABELLED_BRACKETS.linearize(tree)
     parser = new_parser(counts_words=counts_words)
@@ -355,7 +355,7 @@ def test_a_preset_keeps_the_tag_dictionary_of_a_parser_that_does_not_use_it(tmp_
 
 
 @pytest.mark.once
-def test_tag_dictionary_as_an_argument(tmp_path):
+def test_a_tag_dictionary_can_be_an_argument(tmp_path):
     other = TagDictionary.from_trees(trees(), min_count=1)
     parser = new_parser(tag_dictionary=other)
     assert parser.tag_dictionary is other
@@ -365,13 +365,13 @@ def test_tag_dictionary_as_an_argument(tmp_path):
 
 
 @pytest.mark.once
-def test_tag_dictionary_of_other_trees():
+def test_a_tag_dictionary_with_unknown_tags_is_an_error():
     with pytest.raises(ValueError, match="no symbols for its tags ALIEN, TAG"):
         new_parser(tag_dictionary=TagDictionary([["NN", "TAG", "ALIEN"]], []))
 
 
 # Another linearization
-def test_preset_keeps_the_linearization(tmp_path):
+def test_a_preset_keeps_the_linearization(tmp_path):
     options = {
         "extra_length": EXTRA_LENGTH,
         "batch_tokens": 1024,
@@ -393,7 +393,7 @@ def test_preset_keeps_the_linearization(tmp_path):
 
 
 @pytest.mark.once
-def test_the_present_linearization_is_the_default():
+def test_labelled_brackets_are_the_default_linearization():
     assert new_parser().symbols.linearization == LabelledBrackets()
     without_tags = LabelledBrackets(keep_tags=False)
     parser = new_parser(linearization=without_tags)
@@ -402,7 +402,7 @@ def test_the_present_linearization_is_the_default():
         new_parser(linearization=UnlabelledClosers())
 
 
-def test_a_consensus_of_the_beam(parser):
+def test_the_consensus_is_of_all_results_of_the_beam(parser):
     agreeing = new_parser(decision="consensus")
     several = 0
     found = parser.parse(SENTENCES[:4], num_results=3)
@@ -425,7 +425,7 @@ def size_of(tree):
     return 2 * sum(1 for _ in tree.subtrees()) - len(tree.leaves()) + 1
 
 
-def test_several_results_are_those_of_the_beam(parser):
+def test_several_results_are_the_results_of_the_beam(parser):
     agreeing = new_parser(decision="consensus")
     for found, expected in zip(*(x.parse(SENTENCES[:2], 2) for x in (agreeing, parser))):
         assert found == expected
@@ -440,17 +440,17 @@ def test_a_preset_keeps_the_decision(tmp_path):
         new_parser(decision="mean")
 
 
-def test_a_consensus_of_one_sample():
+def test_the_consensus_of_one_sample_is_the_sample():
     parser = new_parser(search=kt.Sampling(seed=1), decision="consensus")
     assert [tree.leaves() for tree in parser(SENTENCES[:3])] == SENTENCES[:3]
 
 
 @pytest.mark.once
-def test_scores_of_a_training():
+def test_scores_of_a_training_count_long_sentences_as_skipped():
     options = kt.parsing.ParsingOptions(beam_size=2, extra_length=EXTRA_LENGTH)
     quick = validation_parser(new_parser(), options)
     assert kt.parsing.score_trees(quick, trees()[:3]).sentences == 3
-    # As of a model whose positions are too few for one of them.
+    # The limit excludes one sentence, as a model with too few positions does.
     longest = max(len(tree.leaves()) for tree in trees()[:3])
     quick.preprocessor = dataclasses.replace(quick.preprocessor, max_source_length=longest)
     longer = Tree("S", [*trees()[0], *trees()[1], *trees()[2]])

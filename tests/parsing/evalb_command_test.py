@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 CORPORA = os.environ.get("KERAS_TRANSFORMER_DATA")
 
-# What the C program prints of these, with COLLINS.prm.
+# The C program's output for these trees, with COLLINS.prm, is PRINTED.
 GOLD = """\
 (TOP (S (NP-SBJ (DT the) (NN dog)) (VP (VBD saw) (NP (NNS cats))) (. .)))
 (S (NP (PRP it)) (VP (VBZ is)))
@@ -60,7 +60,7 @@ Tagging accuracy          =  83.33
 
 @pytest.fixture
 def files(tmp_path):
-    """A function that writes a gold and a test file, and returns their paths."""
+    """Return a function that writes a gold and a test file, and returns their paths."""
 
     def write(gold=GOLD, test=TEST):
         (tmp_path / "gold").write_text(gold)
@@ -75,7 +75,7 @@ def run(capsys, *arguments):
     return (status, *capsys.readouterr())
 
 
-def test_table_and_summary(files, capsys):
+def test_output_equals_the_table_and_summary_of_the_c_program(files, capsys):
     status, output, errors = run(capsys, "-p", "COLLINS", *files())
     assert status == 0
     head, short = output[: len(PRINTED)], output[len(PRINTED) :]
@@ -84,7 +84,7 @@ def test_table_and_summary(files, capsys):
     assert errors == "2 : Words unmatch (is|was)\n"
 
 
-def test_without_brackets_the_totals_have_none(files, capsys):
+def test_totals_without_brackets_are_empty(files, capsys):
     _, output, _ = run(capsys, *files("(S (X a))\n", "(X a)\n"))
     assert "=====\n      1     1   100.00\n=== Summary" in output
 
@@ -93,7 +93,7 @@ def test_parameter_file_is_read_and_the_cutoff_option_overrides_it(files, capsys
     (tmp_path / "my.prm").write_text("CUTOFF_LEN 3\nDELETE_LABEL TOP\n")
     _, output, _ = run(capsys, "-p", str(tmp_path / "my.prm"), *files())
     assert "-- len<=3 --\nNumber of sentence        =      3\n" in output
-    # The option goes over the file, and without a file nothing is deleted: TOP matches.
+    # The option overrides the file. Without a file nothing is deleted, and TOP matches.
     _, output, _ = run(capsys, "-c", "4", "-p", str(tmp_path / "my.prm"), *files())
     assert "-- len<=4 --" in output
     _, output, _ = run(capsys, *files())
@@ -107,7 +107,7 @@ def test_parameter_file_is_read_and_the_cutoff_option_overrides_it(files, capsys
     [([], 11, 0), ([], 12, 1), (["-e", "1"], 3, 1), (["-e", "1"], 2, 0), (["-p", "nk"], 12, 0)],
     ids=str,
 )
-def test_more_errors_than_allowed(files, capsys, options, sentences, expected):
+def test_more_errors_than_allowed_are_reported(files, capsys, options, sentences, expected):
     # The C program stops at error max_error + 2. Here every sentence is scored.
     trees = ["(S (X b))\n"] * 2, ["(S (X a))\n"] * sentences
     test = "".join(trees[0] + trees[1])
@@ -174,7 +174,7 @@ def test_missing_files_end_with_one_line(files, capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_as_a_process(files, tmp_path):
+def test_the_command_runs_as_a_process(files, tmp_path):
     gold, test = files()
     process = start("-p", "COLLINS", gold, test)
     assert process.returncode == 0
@@ -188,7 +188,7 @@ def test_as_a_process(files, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_reader_of_the_table_may_leave(tmp_path):
+def test_a_closed_pipe_ends_the_command(tmp_path):
     (tmp_path / "trees").write_text("(S (NP (PRP it)) (VP (VBZ is)))\n" * 3000)
     command = [sys.executable, "-m", "keras_transformer.parsing.evalb", *["trees"] * 2]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -215,7 +215,7 @@ def start(*arguments):
 @pytest.mark.skipif(
     not CORPORA, reason="set KERAS_TRANSFORMER_DATA to the folder that holds evalb/"
 )
-def test_the_c_programs_sample_gives_its_figures(capsys):
+def test_the_sample_of_the_c_program_gets_its_figures(capsys):
     folder = Path(CORPORA) / "evalb"
     sample = [str(folder / f"sample.{suffix}") for suffix in ("prm", "gld", "tst")]
     status, output, errors = run(capsys, "-p", *sample)
@@ -232,7 +232,7 @@ def test_the_c_programs_sample_gives_its_figures(capsys):
 
 
 def figures(output):
-    """All but what today's C program (and so this one) prints differently from the sample's result.
+    """Return the lines that today's C program prints as in the published result of the sample.
 
     That is of an older version, which counts the words of error and skip sentences, gives another
     total of crossing brackets, and has no F-measure.

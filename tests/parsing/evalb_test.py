@@ -15,7 +15,7 @@ DOG = "(S (NP (DT the) (NN dog)) (VP (VBZ runs)))"
 
 
 def row(gold, predicted, parameters=None):
-    """(status, matched, gold brackets, predicted brackets, crossing, words, correct tags)"""
+    """Return (status, matched, gold and predicted brackets, crossing, words, correct tags)."""
     (sentence,) = evaluate_trees([gold], [predicted], parameters).sentence_scores
     return (
         sentence.status,
@@ -53,41 +53,41 @@ CASES = {
         "(S (X a) (X b) (C (X c) (X d)))",
         (0, 1, 3, 2, 1, 4, 4),
     ),
-    # A deleted bracket crosses nothing, though it has the span of one that would.
+    # A deleted bracket is not counted as crossing.
     "crossing_deleted": (
         COLLINS,
         "(S (A (X a) (X b)) (X c))",
         "(S (X a) (TOP (X b) (X c)))",
         (0, 1, 2, 1, 0, 3, 3),
     ),
-    # Of three A over one span one matches.
+    # One of three A over the same span matches.
     "unary_predicted": (None, "(S (A (X a)))", "(S (A (A (A (X a)))))", (0, 2, 2, 4, 0, 1, 1)),
     "unary_gold": (None, "(S (A (A (A (X a)))))", "(S (A (X a)))", (0, 2, 4, 2, 0, 1, 1)),
     "unary_order": (None, "(A (B (X a)))", "(B (A (X a)))", (0, 2, 2, 2, 0, 1, 1)),
-    # NP-SBJ-1 and NP=2 are NP; a tag is compared as it is.
+    # NP-SBJ-1 and NP=2 are NP; tags are compared unchanged.
     "function_tags": (
         None,
         "(S (NP-SBJ-1 (X-Y a)) (NP=2 (X b)))",
         "(S (NP (X a)) (NP-OBJ=3 (X b)))",
         (0, 3, 3, 3, 0, 2, 1),
     ),
-    # The label -NONE- of a bracket is cut at its first "-", and nothing is left to be deleted.
+    # The label -NONE- of a bracket is cut at its first "-" to an empty label, which is not deleted.
     "dash_first": (COLLINS, "(-NONE- (X a))", "(-LRB- (X a))", (0, 1, 1, 1, 0, 1, 1)),
-    # TOP is no bracket, "." and "," are no words: NP 0-1 and S 0-2 are left.
+    # TOP, "." and "," are deleted: NP 0-1 and S 0-2 are left.
     "deleted": (
         COLLINS,
         "(TOP (S (NP (X a) (, ,)) (X b) (. .)))",
         "(S (, ,) (NP (X a)) (X b))",
         (0, 2, 2, 2, 0, 2, 2),
     ),
-    # With the trace goes all that holds nothing else.
+    # Brackets that contain only a trace are deleted with it.
     "traces": (
         COLLINS,
         "(S (NP (-NONE- *)) (VP (X a) (SBAR (-NONE- 0) (S (-NONE- *)))))",
         "(S (VP (X a)))",
         (0, 2, 2, 2, 0, 1, 1),
     ),
-    # A deleted label of a word deletes by its very name; of a bracket, also by what equals it.
+    # A deleted tag must match exactly; a deleted label also matches equal labels.
     "deleted_by_equal": (
         Parameters(delete_labels=frozenset({"D"}), equal_labels=frozenset({("E", "D")})),
         "(S (E (E a)) (X b))",
@@ -107,7 +107,7 @@ CASES = {
         "(S (C (X a)) (C (X b)))",
         (0, 2, 3, 3, 0, 2, 2),
     ),
-    # The first gold bracket takes the first that fits, though B would leave A for the second.
+    # The first gold bracket takes the first equal bracket, even if that leaves none for the second.
     "first_that_fits": (
         Parameters(equal_labels=frozenset({("A", "B")})),
         "(B (A (B (X a))))",
@@ -120,10 +120,10 @@ CASES = {
         "(S (X This))",
         (0, 1, 1, 1, 0, 1, 1),
     ),
-    # An outer bracket without a label is a bracket like others.
+    # An outer bracket without a label is scored like the others.
     "outer_bracket": (COLLINS, "( (S (X a)))", "(S (X a))", (0, 1, 2, 1, 0, 1, 1)),
     "forest": (None, "(S (A (X a)) (X b))", "(A (X a)) (X b)", (0, 1, 2, 1, 0, 2, 2)),
-    # Nothing is left to match, and all of it does.
+    # Without brackets, all zero of them match.
     "no_brackets": (COLLINS, "(TOP (X a))", "(X a)", (0, 0, 0, 0, 0, 1, 1)),
     "length_differs": (None, "(S (X a))", "(S (X a) (X b))", (1, 0, 1, 1, 0, 0, 0)),
     "word_differs": (None, "(S (X a))", "(S (X b))", (1, 0, 1, 1, 0, 0, 0)),
@@ -131,21 +131,21 @@ CASES = {
     "no_parse": (None, "(S (X a))", "", (2, 0, 1, 0, 0, 0, 0)),
     "no_words": (COLLINS, "(S (X a))", "(S (. .) (NP))", (2, 0, 1, 0, 0, 0, 0)),
     "neither": (None, "", "", (2, 0, 0, 0, 0, 0, 0)),
-    # Only ASCII spaces part words: these have one word, "a\u00a0b".
+    # Only ASCII spaces separate words: these trees have one word, "a\u00a0b".
     "no_break_space": (None, "(S (X a\u00a0b))", "(S (X a\u00a0b))", (0, 1, 1, 1, 0, 1, 1)),
     "spaces": (None, " (S(A\t(X  a) )(X b)) ", "(S (A (X a)) (X b))", (0, 2, 2, 2, 0, 2, 2)),
-    # A bracket around nothing, but a tag with an empty word where a space follows it.
+    # An empty bracket; with a space after the label, a tag with an empty word.
     "empty_brackets": (None, "(S (NP) (X a))", "(S (X a) (NP (NP)))", (0, 1, 1, 1, 0, 1, 1)),
     "empty_word": (None, "(S (NP ) (X a))", "(S (NP) (X a))", (1, 0, 1, 1, 0, 0, 0)),
 }
 
 
 @pytest.mark.parametrize("parameters, gold, predicted, expected", CASES.values(), ids=CASES)
-def test_rows_of_sentences_equal_those_of_the_c_program(parameters, gold, predicted, expected):
+def test_sentences_get_the_rows_of_the_c_program(parameters, gold, predicted, expected):
     assert row(gold, predicted, parameters) == expected
 
 
-# Gold closes a quote with '', which is deleted; the parser takes it for a possessive.
+# Gold tags the closing quote '', which is deleted; the parser tags it as a possessive.
 QUOTED = "(S (NP (NN x) (NP (NN y) ('' '))) (VP (VB z)))"
 POSSESSIVE = "(S (NP (NN x) (NP (NN y) (POS '))) (VP (VB z)))"
 
@@ -155,7 +155,7 @@ def test_quote_is_put_back(gold, predicted):
     # With the quote among the words: S 0-4, NP 0-3, NP 1-3, VP 3-4.
     assert row(gold, predicted, NEW) == (0, 4, 4, 4, 0, 4, 3)
     assert row(gold, predicted, COLLINS)[0] == 1
-    # Deleted in both, it is in neither.
+    # A quote that both trees delete is not put back.
     assert row(QUOTED, QUOTED, NEW) == (0, 4, 4, 4, 0, 3, 3)
 
 
@@ -235,13 +235,13 @@ def test_strict_figures_count_error_and_skip_sentences_as_wrong():
     assert scores.strict_recall == pytest.approx(500 / 11) and scores.strict_precision == 50
     assert scores.strict_f1 == pytest.approx(1000 / 21)
     assert scores.short.strict_f1 == pytest.approx(100 * 2 * 4 / (10 + 9))
-    # What EVALB leaves out does not count: the full stops, and TOP.
+    # EVALB ignores the full stops and TOP.
     gold, predicted = "(TOP (S (NP (X a)) (. .)))", "(TOP (S (. a) (NP (X .))))"
     scores = summary_of([(gold, predicted), (gold, gold)], COLLINS)
     assert (scores.errors, scores.f1, scores.strict_f1) == (1, 100, 50)
 
 
-def test_strict_figures_are_evalb_s_own_without_errors():
+def test_strict_figures_without_errors_equal_evalb():
     scores = summary_of([TREES[0], TREES[2], TREES[4]])
     assert scores.f1 == scores.strict_f1 == pytest.approx(500 / 7)
     assert (scores.recall, scores.precision) == (scores.strict_recall, scores.strict_precision)
@@ -249,19 +249,19 @@ def test_strict_figures_are_evalb_s_own_without_errors():
     assert nothing.strict_f1 == nothing.strict_recall == nothing.strict_precision == 0
 
 
-def test_the_table_has_no_brackets_of_error_and_skip_sentences():
+def test_the_table_shows_no_brackets_of_error_and_skip_sentences():
     rows = [sentence.table_row(1) for sentence in summary_of().sentence_scores]
     for text in (rows[1], rows[3]):
         assert text.split()[3:] == ["0.00", "0.00", *"000000", "0.00"]
 
 
-def test_recall_is_of_gold_and_precision_of_predicted():
+def test_recall_divides_by_gold_and_precision_by_predicted_brackets():
     scores = evaluate_trees(["(S (A (X a)) (X b))"], ["(S (B (X a)) (C (X b)))"])
     assert (scores.recall, scores.precision) == (50, pytest.approx(100 / 3))
     assert scores.f1 == pytest.approx(40)  # 2 matched of 2 + 3
 
 
-def test_more_than_two_crossings():
+def test_sentences_with_more_than_two_crossings_are_counted_apart():
     gold = "(S (A (X a) (X b)) (A (X c) (X d)))"
     two = "(S (X a) (B (B (X b) (X c))) (X d))"
     three = "(S (X a) (B (B (B (X b) (X c)))) (X d))"
@@ -277,7 +277,7 @@ def test_more_than_two_crossings():
 def test_deleted_punctuation_counts_for_length_and_traces_do_not(
     words, punctuation, traces, is_short
 ):
-    # Deleted words are long, too; only those of DELETE_LABEL_FOR_LENGTH are not.
+    # Deleted words count for the length, except those of DELETE_LABEL_FOR_LENGTH.
     tree = "(S" + " (X a)" * words + " (. .)" * punctuation + " (-NONE- *)" * traces + ")"
     scores = evaluate_trees([tree], [tree], COLLINS)
     assert scores.sentence_scores[0].length == words + punctuation
@@ -285,14 +285,14 @@ def test_deleted_punctuation_counts_for_length_and_traces_do_not(
     assert scores.short.sentences == is_short
 
 
-def test_length_is_that_of_gold():
+def test_length_is_the_length_of_the_gold_sentence():
     short, long = "(S (X a))", "(S (X a) (X a))"
     parameters = Parameters(cutoff_length=1)
     assert evaluate_trees([short], [long], parameters).short.errors == 1
     assert evaluate_trees([long], [short], parameters).short.sentences == 0
 
 
-def test_text_is_the_summary_of_the_c_program():
+def test_str_equals_the_summary_of_the_c_program():
     assert (
         str(summary_of())
         == """\
@@ -335,14 +335,14 @@ def test_no_valid_sentence_gives_zeros_and_nan_as_the_c_program():
     assert "Bracketing FMeasure       =    nan\n" in str(scores)  # as the C program
 
 
-def test_errors_say_why():
+def test_error_sentences_have_the_reason():
     scores = summary_of([("(S (X a))", "(S (X a) (X b))"), ("(S (X a))", "(S (X b))"), (DOG, DOG)])
     assert [sentence.message for sentence in scores.sentence_scores] == [
         *("Length unmatch (1|2)", "Words unmatch (a|b)", ""),
     ]
 
 
-def test_json_round_trip():
+def test_scores_survive_json():
     scores = summary_of()
     values = scores.to_dict()
     assert json.loads(json.dumps(values)) == values
@@ -351,36 +351,36 @@ def test_json_round_trip():
     assert (values["cutoff_length"], values["short"]["f1"]) == (40, scores.short.f1)
 
 
-def test_scores_do_not_change():
+def test_scores_are_immutable():
     with pytest.raises(FrozenInstanceError):
         summary_of().errors = 0
 
 
 # Trees
 
-# What nltk does not read, or reads in another way.
+# Trees that nltk does not read, or reads differently.
 NO_NLTK = {"neither", "no_gold", "no_parse", "forest", "no_break_space", "empty_word"}
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - NO_NLTK))
-def test_trees_of_nltk(name):
+def test_nltk_trees_score_as_their_strings(name):
     parameters, gold, predicted, expected = CASES[name]
     assert row(Tree.fromstring(gold), Tree.fromstring(predicted), parameters) == expected
 
 
-def test_tree_over_many_lines():
+def test_a_tree_may_span_several_lines():
     text = Tree.fromstring(DOG).pformat(margin=5)
     assert len(text.splitlines()) > 3
     assert row(text, DOG) == CASES["equal"][-1]
 
 
-def test_tree_without_words():
-    # Its string, "(S )", is for EVALB a tag with an empty word.
+def test_a_tree_without_words_is_a_skip_sentence():
+    # EVALB reads its string, "(S )", as a tag with an empty word.
     assert row(DOG, Tree("S", [])) == (2, 0, 3, 0, 0, 0, 0)
     assert row(DOG, str(Tree("S", []))) == (1, 0, 3, 0, 0, 0, 0)
 
 
-def test_words_of_trees_may_hold_brackets():
+def test_words_of_nltk_trees_may_contain_brackets():
     tree = Tree("S", [Tree("-LRB-", ["("]), Tree("X", ["a b"])])
     assert row(tree, tree) == (0, 1, 1, 1, 0, 2, 2)
 
@@ -418,7 +418,7 @@ def test_trees_of_5000_levels_are_compared():
         ([DOG], ["(" * 99], "Received: '" + r"\(" * 60 + "'$"),
     ],
 )
-def test_malformed_trees_are_refused_with_one_line(gold, predicted, message):
+def test_malformed_trees_are_errors_of_one_line(gold, predicted, message):
     with pytest.raises(ValueError, match=message) as error:
         evaluate_trees(gold, predicted)
     assert "\n" not in str(error.value)
@@ -441,12 +441,12 @@ def test_two_files_give_the_summary_of_their_trees(tmp_path):
         b"\xef\xbb\xbf(S (X caf\xe9))\n",  # with a byte order mark
     ],
 )
-def test_bytes_that_are_not_utf8(tmp_path, content):
+def test_bytes_that_are_not_utf8_are_compared(tmp_path, content):
     (tmp_path / "gold").write_bytes(b"(S (X caf\xe9))\n")
     (tmp_path / "predicted").write_bytes(content)
     assert evaluate_files(tmp_path / "gold", tmp_path / "predicted").recall == 100
 
 
-def test_a_line_ends_at_a_newline_alone(tmp_path):
+def test_only_a_newline_ends_a_line(tmp_path):
     (tmp_path / "gold").write_bytes("(S (X a\u2028b) (X c\x85d)\r(X e))\n".encode())
     assert evaluate_files(tmp_path / "gold", tmp_path / "gold").words == 3

@@ -1,4 +1,4 @@
-"""With the in-order grammar, the search gives all the trees and nothing else."""
+"""Searches with the in-order grammar, which find exactly the trees."""
 
 import itertools
 
@@ -28,13 +28,13 @@ def is_tree(token_ids, num_words):
 
 
 def most_openings(token_ids):
-    """The most openers from one leaf to the next."""
+    """Return the largest number of openers between two leaves."""
     runs = "".join("(" if i in OPENING else "." if i in LEAVES else "" for i in token_ids)
     return max(map(len, runs.split(".")))
 
 
 def all_trees(num_words, size, most=100):
-    """All sequences of at most `size` symbols that the reader takes."""
+    """Return all sequences of at most `size` symbols that form a tree."""
     return {
         token_ids
         for length in range(1, size + 1)
@@ -48,7 +48,7 @@ def all_trees(num_words, size, most=100):
 @pytest.mark.parametrize(
     ("num_words", "size", "most"), [(1, 5, 100), (1, 5, 1), (2, 6, 100), (2, 6, 1), (3, 5, 100)]
 )
-def test_a_wide_beam_finds_every_tree_and_nothing_else(num_words, size, most):
+def test_a_wide_beam_finds_exactly_the_in_order_trees(num_words, size, most):
     expected = all_trees(num_words, size, most)
     token_ids, words = sources([num_words])
     outputs, scores = beam_search(
@@ -80,7 +80,7 @@ def test_outputs_of_an_untrained_model_are_trees(limits):
             extra_length=extra_length,
             constraints=grammar.over(words),
         )
-        # No hypothesis has come to a dead end.
+        # No hypothesis reached a dead end.
         assert np.isfinite(to_numpy(scores)).all()
         for row, count in enumerate(num_words):
             for output in to_numpy(outputs)[row]:
@@ -91,7 +91,7 @@ def test_outputs_of_an_untrained_model_are_trees(limits):
                 assert depths.max() <= limits.get("max_depth", 100)
 
 
-def test_a_parser_of_this_order():
+def test_a_parser_writes_in_order_trees():
     parser = new_parser_of(InOrderBrackets())
     assert isinstance(parser.grammar, InOrderTreeGrammar)
     for words, parse in zip(SENTENCES, parser.parse(SENTENCES), strict=True):

@@ -57,7 +57,7 @@ def test_rebuilding_restores_in_order_trees(linearization):
         assert linearization.repair(words, symbols) == (tree, {})
 
 
-def test_the_symbols_are_those_of_the_other_order():
+def test_both_orders_have_the_same_symbols():
     top_down = LabelledBrackets()
     for tree in trees():
         assert sorted(IN_ORDER.linearize(tree)[1]) == sorted(top_down.linearize(tree)[1])
@@ -77,7 +77,7 @@ def test_each_tree_has_one_sequence_and_each_sequence_one_tree():
             assert IN_ORDER.linearize(tree) == (words, list(sequence))
             # Its sequence from the top down is a permutation of the same symbols.
             found.append(tuple(LabelledBrackets().linearize(tree)[1]))
-    # All trees, as there are as many of them from the top down.
+    # Both orders have the same number of trees.
     expected = 0
     for length in range(1, 8):
         for sequence in itertools.product(symbols, repeat=length):
@@ -89,7 +89,7 @@ def test_each_tree_has_one_sequence_and_each_sequence_one_tree():
     assert len(found) == len({*found}) == expected > 50
 
 
-def test_no_depth_is_too_great():
+def test_deep_in_order_trees_are_rebuilt():
     symbols = ["(NN)"] + ["(NP", ")NP"] * 20_000
     assert IN_ORDER.linearize(IN_ORDER.rebuild(["a"], symbols)) == (["a"], symbols)
     symbols = ["(NN)"] + ["(NP", "(NN)"] * 10_000 + [")NP"] * 10_000

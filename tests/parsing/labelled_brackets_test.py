@@ -59,7 +59,7 @@ def test_rebuilding_restores_linearized_trees(text):
     assert rebuild(*linearize(tree_of(text))) == tree_of(text)
 
 
-def test_symbols_of_bad_labels():
+def test_labels_that_cannot_be_symbols_are_errors():
     for label in ("", "N P", "N)", "(N", "N\n"):
         for tree in (Tree(label, ["a"]), Tree(label, [Tree("NN", ["a"])])):
             with pytest.raises(ValueError, match="Received: label="):
@@ -68,7 +68,7 @@ def test_symbols_of_bad_labels():
         linearize(Tree("S", ["a", "b"]))
 
 
-def test_step_of_symbols():
+def test_symbols_are_read_as_steps():
     assert LABELLED_BRACKETS.read_symbol("(NP") == ("open", "NP")
     assert LABELLED_BRACKETS.read_symbol("(NP)") == ("leaf", "NP")
     assert LABELLED_BRACKETS.read_symbol(")NP") == ("close", "NP")
@@ -83,7 +83,7 @@ def test_most_openings_counts_brackets_opened_in_a_row():
     assert most_openings(tree_of("(S (N a) (A (N b)))")) == 1
 
 
-def test_no_depth_is_too_great():
+def test_deep_trees_are_rebuilt():
     symbols = ["(NP"] * 20_000 + ["(NN)"] + [")NP"] * 20_000
     assert linearize(rebuild(["a"], symbols)) == (["a"], symbols)
 

@@ -20,7 +20,7 @@ UNLABELLED = UnlabelledClosers()
 
 
 class Names:
-    """A stand-in for a tokenizer, of symbols alone."""
+    """A minimal tokenizer of symbols."""
 
     def __init__(self, symbols):
         self.pieces = ["pad", "start", "end", "unknown", *symbols]
@@ -30,7 +30,7 @@ class Names:
         return [self.pieces.index(symbol) for symbol in symbols]
 
 
-def test_trees_go_to_symbols_and_back():
+def test_rebuilding_restores_trees_of_a_linearization_from_outside():
     assert UNLABELLED.linearize(Tree.fromstring(DOG)) == (WORDS, SYMBOLS)
     for tree in trees():
         words, symbols = UNLABELLED.linearize(tree)
@@ -38,7 +38,7 @@ def test_trees_go_to_symbols_and_back():
         assert UNLABELLED.repair(words, symbols) == (tree, {})
 
 
-def test_tree_pairs_use_a_linearization_from_outside_the_package():
+def test_tree_pairs_accept_a_linearization_from_outside():
     treebank = Treebank("dogs", "train", lambda: [Tree.fromstring(DOG)])
     pairs = TreePairs(treebank, linearization=UNLABELLED)
     assert list(pairs) == [(" ".join(WORDS), " ".join(SYMBOLS))]
@@ -54,7 +54,7 @@ def test_one_symbol_closes_every_label():
     assert {tag: names.pieces[i] for tag, i in symbols.leaves().items()} == {"x": "(x)", "y": "(y)"}
 
 
-def test_symbols_of_another_linearization():
+def test_symbols_of_another_linearization_are_errors():
     with pytest.raises(UserError, match=r"'\)S' is not a symbol of the linearization"):
         TreeSymbols(["(S", ")S"], Names(["(S", ")S"]), UNLABELLED)
 
@@ -71,7 +71,7 @@ def test_symbols_write_brackets(linearization):
         assert text.strip() == to_bracketed(tree)
 
 
-# What a preset says of it
+# Serialization in presets
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,6 @@ def test_a_linearization_survives_serialization(linearization):
         ),
     ],
 )
-def test_malformed_serialized_linearizations_are_refused(serialized, message):
+def test_malformed_serialized_linearizations_are_errors(serialized, message):
     with pytest.raises(UserError, match=message):
         Linearization.deserialize(serialized)

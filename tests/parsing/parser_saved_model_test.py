@@ -21,12 +21,12 @@ pytestmark = pytest.mark.skipif(
 
 SENTENCES = [tree.leaves() for tree in trees()[:10]]
 ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½"], ["x" * 20], []]
-# Words of which SentencePiece leaves nothing, or makes two; too long.
+# Words that SentencePiece drops or splits in two, and a sentence that is too long.
 ODD += [["\u200b", "runs", "a\u00a0b", "the", "\u200b", "dog"], ["runs"] * 45]
 
 
 @pytest.mark.each_backend
-def test_gives_what_python_gives(tmp_path):
+def test_saved_model_returns_the_trees_of_the_parser(tmp_path):
     gives_what_python_gives(new_parser(max_source_length=45, counts_words=True), tmp_path)
 
 
@@ -46,7 +46,7 @@ def gives_what_python_gives(parser, tmp_path):
     assert serve(text=tf.constant([], tf.string))["tree"].shape == (0,)
 
 
-def test_dictionary_of_a_treebank_without_frequent_words():
+def test_a_dictionary_without_frequent_words_is_exported():
     import tensorflow as tf
 
     dictionary = TagDictionary.from_trees(trees()[:3], min_count=1000)
@@ -61,14 +61,14 @@ def test_only_a_constrained_parser_is_exported(tmp_path):
 
 
 @pytest.mark.parametrize("linearization", [UnlabelledClosers(), InOrderBrackets()])
-def test_writes_the_trees_of_another_linearization(linearization):
+def test_saved_model_writes_trees_of_other_linearizations(linearization):
     import tensorflow as tf
 
     inventory = symbols_of(linearization)
     symbols = TreeSymbols(inventory, tokenizer_of(tuple(inventory)), linearization)
     words, lines = zip(*map(linearization.linearize, trees()[:10]))
     token_ids = tf.ragged.constant(symbols.encode(map(" ".join, lines)), dtype="int32")
-    # With the end, and places after it.
+    # Ids with the end token and padding.
     token_ids = tf.pad(
         tf.pad(token_ids.to_tensor(), [[0, 0], [0, 1]], constant_values=2), [[0, 0], [0, 3]]
     )

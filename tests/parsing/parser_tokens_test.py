@@ -9,8 +9,8 @@ from tests.parsing.small_trees import symbols, tokenizer, trees
 pytestmark = pytest.mark.once
 
 SENTENCES = [tree.leaves() for tree in trees()[:50]]
-# Left out by SentencePiece's normalization, cut in two by it, unknown to the vocabulary, a mark of
-# its own, of many tokens, and two letters that become one.
+# Words that SentencePiece drops or splits in two, unknown words, a mark, a word of many tokens, and
+# two letters that are normalized to one.
 ODD = [
     "\u200b",
     "a\u00a0b",
@@ -27,20 +27,20 @@ ODD = [
 
 
 def words_of(token_ids):
-    """How many tokens each word has."""
+    """Return the number of tokens of each word."""
     starts = np.isin(token_ids, WordTokenizer(tokenizer()).word_start_ids)
     assert starts[0]
     return np.diff([*np.flatnonzero(starts), len(token_ids)]).tolist()
 
 
-def test_the_tokens_are_those_of_the_whole_sentence():
+def test_tokens_equal_the_tokens_of_the_whole_sentence():
     lines = [" ".join(words) for words in SENTENCES]
     words = WordTokenizer(tokenizer())
     assert words.encode(lines) == tokenizer().encode(lines) == words.encode_words(SENTENCES)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=ascii)
-def test_every_word_has_one_token_that_begins_it(odd):
+def test_each_word_has_one_token_that_begins_a_word(odd):
     (token_ids,) = WordTokenizer(tokenizer()).encode_words([["runs", odd, "the", odd, odd]])
     alone = [len(ids) for ids in tokenizer().encode(["runs", "the"])]
     lengths = words_of(token_ids)
@@ -52,7 +52,7 @@ def test_sentences_without_words_have_no_tokens():
     assert WordTokenizer(tokenizer()).encode([""]) == [[]]
 
 
-def test_all_pieces_that_begin_a_word():
+def test_word_start_ids_are_all_pieces_that_begin_a_word():
     pieces = [tokenizer().decode([[4, i]])[0] for i in tokenizer().word_start_ids]
     assert len(pieces) > 20
     ids = tokenizer().tokens_to_ids(symbols())
@@ -64,7 +64,7 @@ def tree_symbols():
     return TreeSymbols(symbols(), tokenizer())
 
 
-def test_lines_go_to_ids_and_back(tree_symbols):
+def test_lines_of_symbols_survive_encoding(tree_symbols):
     for tree in trees():
         _, sequence = LABELLED_BRACKETS.linearize(tree)
         (token_ids,) = tree_symbols.encode([" ".join(sequence)])
@@ -72,14 +72,14 @@ def test_lines_go_to_ids_and_back(tree_symbols):
         assert tree_symbols.decode([*token_ids, END_ID, 0, 0]) == sequence
 
 
-def test_what_is_no_symbol_is_unknown(tree_symbols):
+def test_strings_that_are_not_symbols_are_unknown(tree_symbols):
     known = tree_symbols.encode(["(S"])[0][0]
     word = tokenizer().encode(["the"])[0][0]
     assert tree_symbols.encode(["(S (ALIEN"]) == [[known, UNKNOWN_ID]]
     assert tree_symbols.decode([known, word, known, END_ID, known]) == ["(S", "?", "(S"]
 
 
-def test_kinds_of_symbols():
+def test_symbols_are_grouped_by_their_step():
     symbols = ["(A", "(B", "(x)", "(y)", ")A", ")B", ")C"]
     names = Names(symbols)
     tree_symbols = TreeSymbols(symbols, names)
@@ -91,7 +91,7 @@ def test_kinds_of_symbols():
 
 
 class Names:
-    """A stand-in for a tokenizer, of symbols alone."""
+    """A minimal tokenizer of symbols."""
 
     def __init__(self, symbols):
         self.pieces = ["pad", "start", "end", "unknown", *reversed(symbols)]
@@ -106,7 +106,7 @@ def test_symbols_must_be_tokens():
         TreeSymbols(["(S", "(ALIEN"], tokenizer())
 
 
-def test_a_decoder_needs_the_ids_up_to_the_last_symbol(tree_symbols):
+def test_vocabulary_size_ends_at_the_last_symbol(tree_symbols):
     # 4 reserved ids, and the symbols; the tokens that make words come after them.
     assert tree_symbols.vocabulary_size == 4 + len(symbols()) < tokenizer().vocabulary_size
     assert max(tree_symbols.ids) + 1 == tree_symbols.vocabulary_size

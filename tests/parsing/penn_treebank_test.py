@@ -1,4 +1,4 @@
-"""Which files of the Penn Treebank make up a split."""
+"""The files of each split of the Penn Treebank."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ SPLITS = ("train", "val", "test")
 
 
 def lay_out(folder: Path, sections=(), sample=range(0), name="wsj_{:04}.mrg") -> Path:
-    """Empty files; two of each section."""
+    """Create empty files, two per section."""
     for section in sections:
         (folder / f"{section:02}").mkdir(parents=True, exist_ok=True)
         for number in (100 * section, 100 * section + 1):
@@ -44,7 +44,7 @@ def test_sections_2_to_21_train_22_validates_and_23_tests(tmp_path, below):
     assert test == ["wsj_2300.mrg", "wsj_2301.mrg"]
 
 
-def test_names_in_capitals(tmp_path):
+def test_file_names_may_be_in_capitals(tmp_path):
     lay_out(tmp_path / "WSJ", sections=range(25), name="WSJ_{:04}.MRG")
     assert names("val", tmp_path) == ["WSJ_2200.MRG", "WSJ_2201.MRG"]
 
@@ -57,14 +57,14 @@ def test_the_sample_is_split_into_159_20_and_20_files(tmp_path, below):
     assert [*train, *val, *test] == [f"wsj_{number:04}.mrg" for number in range(1, 200)]
 
 
-def test_other_files_do_not_count(tmp_path):
+def test_other_files_are_ignored(tmp_path):
     lay_out(tmp_path, sections=range(25))
     for other in ("wsj_2202.pos", "README.mrg", "wsj_220.mrg", "xwsj_2202.mrg"):
         (tmp_path / "22" / other).touch()
     assert len(names("val", tmp_path)) == 2
 
 
-def test_circular_links_are_read_once(tmp_path):
+def test_circular_links_are_followed_once(tmp_path):
     corpus = lay_out(tmp_path / "corpus", sections=range(25))
     (corpus / "22" / "up").symlink_to(corpus)
     (tmp_path / "data").mkdir()
@@ -72,13 +72,13 @@ def test_circular_links_are_read_once(tmp_path):
     assert len(names("train", tmp_path / "data")) == 40
 
 
-def test_the_whole_treebank_beside_the_sample(tmp_path):
+def test_the_whole_treebank_is_used_next_to_the_sample(tmp_path):
     lay_out(tmp_path / "wsj", sections=range(25))
     lay_out(tmp_path / "mrg", sample=range(1, 200))
     assert len(names("train", tmp_path)) == 40
 
 
-def test_two_copies_of_a_file_are_refused_by_path(tmp_path):
+def test_two_copies_of_a_file_are_an_error_with_both_paths(tmp_path):
     for copy in ("a", "b"):
         lay_out(tmp_path / copy, sections=range(25))
     message = error_of("val", tmp_path)
@@ -87,7 +87,7 @@ def test_two_copies_of_a_file_are_refused_by_path(tmp_path):
     assert "`data_dir`" in message
 
 
-def test_missing_files_are_counted_and_named(tmp_path):
+def test_error_counts_and_names_missing_files(tmp_path):
     assert "ptb needs `data_dir`" in error_of("train", None)
     assert "must be an existing folder" in error_of("train", tmp_path / "nowhere")
     message = error_of("train", tmp_path)
@@ -95,7 +95,7 @@ def test_missing_files_are_counted_and_named(tmp_path):
     assert "wsj_0001.mrg, wsj_0002.mrg, wsj_0003.mrg, …" in message and "LDC99T42" in message
 
 
-def test_missing_sections_and_files(tmp_path):
+def test_error_names_missing_sections_and_files(tmp_path):
     lay_out(tmp_path / "ldc", sections=[2, 3, 5, *range(7, 23)])
     message = error_of("train", tmp_path / "ldc")
     assert "2 of the 20 sections of 'train'" in message

@@ -16,7 +16,7 @@ from keras_transformer.parsing.word_tags import TagDictionary
 from tests.helpers import randomize
 
 VOCABULARY_SIZE = 300
-# A parser that is not trained goes on to the limit.
+# An untrained parser writes up to the length limit.
 EXTRA_LENGTH = 12
 
 
@@ -26,12 +26,12 @@ def trees():
 
 
 def short_sentences(count):
-    """The words of the shortest trees."""
+    """Return the words of the shortest trees."""
     return sorted((tree.leaves() for tree in trees()), key=len)[:count]
 
 
 def symbols_of(linearization):
-    """All symbols of the trees, sorted."""
+    """Return all symbols of the trees, sorted."""
     return tuple(sorted({s for tree in trees() for s in linearization.linearize(tree)[1]}))
 
 
@@ -61,19 +61,19 @@ def new_parser(**options):
 
 
 def new_parser_of(linearization, **options):
-    """As `new_parser`, with another linearization and without a tag dictionary."""
+    """Return a parser with another linearization and without a tag dictionary."""
     symbols = list(symbols_of(linearization))
     metadata = {"symbols": symbols, "linearization": linearization.serialize()}
     return _new_parser(tokenizer_of(tuple(symbols)), metadata, **options)
 
 
 def new_tagging_parser(**options):
-    """As `new_parser`, with a tagger next to the decoder."""
+    """Return a parser with a tagger next to the decoder."""
     return new_parser(counts_words=TreeOptions(tag_loss_weight=1.0), **options)
 
 
 def _new_parser(tokenizer, metadata, counts_words=False, **options):
-    # Without a count of words, as of earlier versions: one vocabulary of symbols and words.
+    # Without deterministic attention, symbols and words share one vocabulary.
     target_size, sizes_of_parser = VOCABULARY_SIZE, {}
     if counts_words:
         symbols = TreeSymbols(metadata["symbols"], tokenizer)

@@ -15,7 +15,7 @@ SHORT = "(S (NP (PRP He)) (VP (VBZ sleeps)) (. .))"
 
 
 class _Parser:
-    """One that gives the same tree over any five words, and over any three."""
+    """A parser that returns the same tree over any five words, and over any three."""
 
     def parse(self, sentences):
         from keras_transformer.parsing.parser_tokens import Parse
@@ -26,7 +26,7 @@ class _Parser:
 
 @pytest.fixture
 def doc():
-    """Two sentences and their trees; the second begins with a line break, as lines of a text do."""
+    """Return two sentences with trees; the second begins with a line break."""
     words = ["The", "dog", "runs", "it", ".", "\n", "He", "sleeps", "."]
     spaces = [True, True, True, False, False, False, True, False, False]
     starts = [i in (0, 5) for i in range(len(words))]
@@ -48,7 +48,7 @@ def nlp(tmp_path_factory):
     return nlp
 
 
-def test_trees_are_those_of_the_parser_over_spacy_s_tokens(nlp):
+def test_trees_equal_the_parsers_over_the_tokens_of_spacy(nlp):
     parser = nlp.get_pipe(NAME).parser
     assert parser.search.beam_size == 2 and parser.batch_tokens == 256
     sentences = list(nlp(TEXTS[0]).sents)
@@ -59,7 +59,7 @@ def test_trees_are_those_of_the_parser_over_spacy_s_tokens(nlp):
     assert "-LRB-" in sentences[1]._.parse_string
 
 
-def test_batches_are_as_single_docs(nlp):
+def test_batches_give_the_trees_of_single_docs(nlp):
     piped = list(nlp.pipe(TEXTS, batch_size=3))
     assert [doc.text for doc in piped] == TEXTS
     assert list(map(strings, piped)) == [strings(nlp(text)) for text in TEXTS]
@@ -98,7 +98,7 @@ def test_white_space_around_a_sentence_is_ignored(doc):
     assert doc[2:2]._.labels == () and doc[2:2]._.constituents == ()
 
 
-def test_a_copy_of_a_span_has_the_trees_of_its_text(doc):
+def test_a_doc_of_a_span_keeps_its_trees(doc):
     first, second = doc.sents
     assert strings(first.as_doc(copy_user_data=True)) == [TREE]
     copy = second.as_doc(copy_user_data=True)
@@ -109,14 +109,14 @@ def test_a_copy_of_a_span_has_the_trees_of_its_text(doc):
     assert doc[5:6].as_doc(copy_user_data=True)[:]._.labels == ()
 
 
-def test_joined_docs_have_the_trees_of_both(doc):
+def test_joined_docs_keep_their_trees(doc):
     (other,) = ParserComponent(_Parser()).pipe([doc[5:].as_doc()])
     joined = spacy.tokens.Doc.from_docs([doc, other])
     assert strings(joined) == [TREE, SHORT, SHORT]
     assert joined[len(doc) + 1]._.parent.text == "He sleeps."
 
 
-def test_trees_outlast_merged_and_split_tokens(doc):
+def test_trees_survive_merged_and_split_tokens(doc):
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[0:2])
         retokenizer.split(doc[7], ["sle", "eps"], [(doc[6], 0), (doc[6], 0)])
@@ -128,7 +128,7 @@ def test_trees_outlast_merged_and_split_tokens(doc):
     assert doc[0]._.children == () and doc[0]._.parent == sentence
     assert [x.text for x in second._.children] == ["He", "sleeps", "."]
     assert second[-2]._.labels == () and second[-2]._.parent.text == "sleeps"
-    # A token over the border of two constituents.
+    # The merged token spans the border of two constituents.
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[0:2])
     assert strings(doc) == [TREE, SHORT]
@@ -144,7 +144,7 @@ def test_a_second_run_replaces_the_trees(doc):
     assert strings(doc) == [words, SHORT]
 
 
-def test_a_doc_without_trees():
+def test_a_doc_without_trees_is_an_error():
     with pytest.raises(ValueError, match="The doc has no trees"):
         spacy.blank("en")("He runs.")[0:1]._.labels  # noqa: B018
 
@@ -159,7 +159,7 @@ def test_a_missing_spacy_is_reported_with_its_extra():
     assert "pip install spacy" in ended.stderr.splitlines()[-1]
 
 
-def test_tokens_that_were_merged(nlp):
+def test_a_merged_token_is_one_word(nlp):
     doc = spacy.tokens.Doc(nlp.vocab, ["New York", "runs", "."], sent_starts=[True, False, False])
     (sentence,) = nlp.get_pipe(NAME)(doc).sents
     (tree,) = parse_trees([sentence._.parse_string])

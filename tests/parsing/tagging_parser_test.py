@@ -19,7 +19,7 @@ SENTENCES = short_sentences(8)
 
 
 def best_tags(parser, words, may_be):
-    """The best tag of each word, by the model alone and one word after the other."""
+    """Return the best tag of each word, computed word by word from the encoder's outputs."""
     tokens, first = [], []
     for word in words:
         first.append(len(tokens))

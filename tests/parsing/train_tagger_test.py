@@ -35,7 +35,7 @@ def train(treebanks, folder, **options):
     ],
     ids=str,
 )
-def test_stopped_and_resumed_is_the_same_training(treebanks, tmp_path, options):
+def test_a_resumed_training_with_a_tagger_equals_a_whole_one(treebanks, tmp_path, options):
     whole = train(treebanks, tmp_path / "whole", steps=4, **options)
     train(treebanks, tmp_path / "parts", steps=2, **options)
     parts = train(treebanks, tmp_path / "parts", steps=4, resume=True, **options)
@@ -63,6 +63,6 @@ def test_stopped_and_resumed_is_the_same_training(treebanks, tmp_path, options):
     ],
     ids=str,
 )
-def test_options_that_do_not_go_together(treebanks, tmp_path, options, message):
+def test_contradicting_options_are_errors(treebanks, tmp_path, options, message):
     with pytest.raises(kt.UserError, match=message):
         train(treebanks, tmp_path, **options)

@@ -22,15 +22,15 @@ HIGH = "(S (NP (N He)) (VP (V saw) (NP (N her)) (PP (P with) (NP (N it)))))"
 
 
 @pytest.mark.parametrize(("weights", "best"), [((2, 1), LOW), ((1, 2), HIGH), ((1, 1), HIGH)])
-def test_the_majority_decides_what_they_differ_in(weights, best):
-    # One constituent is in LOW alone: half of the weight is no majority.
+def test_the_majority_decides_where_trees_differ(weights, best):
+    # One constituent is in LOW only: half of the weight is not a majority.
     tree, agreement = consensus(trees(LOW, HIGH), weights)
     assert tree == Tree.fromstring(best)
     numbers = {LOW: 6 + 2 / 3, HIGH: 6}
     assert agreement == pytest.approx(numbers[best] / (7 if best == LOW else 6))
 
 
-def test_it_may_be_none_of_the_trees():
+def test_the_consensus_may_differ_from_all_trees():
     # Each tree has one of three constituents wrong; the words outside them stay where they are.
     right = ("(A (N a) (N b))", "(B (N c) (N d))", "(C (N e) (N f))")
     wrong = ("(X (N a) (N b))", "(Y (N c) (N d))", "(Z (N e) (N f))")
@@ -55,19 +55,19 @@ def test_constituents_of_the_same_words_keep_their_order():
     assert consensus(twice, [1, 2]).tree == twice[1]
 
 
-def test_tags_have_a_vote_each():
+def test_each_word_gets_the_tag_with_the_largest_weight():
     found = trees("(S (X a) (N b))", "(S (Y a) (M b))", "(S (X a) (M b))")
     assert consensus(found, [2, 3, 2]).tree == Tree.fromstring("(S (X a) (M b))")
 
 
-def test_all_words_have_a_root():
+def test_the_root_is_the_heaviest_if_none_has_a_majority():
     found = trees("(A (N a) (N b))", "(B (N a) (N b))", "(C (N a) (N b))")
     assert consensus(found, [1, 3, 2]) == (found[1], 0.5)
     bare = trees("(N a)", "(S (N a))", "(Q (N a))")
     assert consensus(bare, [1, 1, 1]).tree == bare[0]  # one word needs none
 
 
-def test_no_tree_is_too_deep():
+def test_deep_trees_have_a_consensus():
     deep = Tree("N", ["a"])
     for _ in range(5000):
         deep = Tree("S", [deep])
@@ -79,7 +79,7 @@ def test_no_tree_is_too_deep():
 
 
 def bracketings(start, end):
-    """All ways to divide the words from `start` to before `end`, by sets of spans."""
+    """Return all ways to divide the words from `start` to before `end`, as sets of spans."""
     if end - start == 1:
         return [()]
     found = []
@@ -111,7 +111,7 @@ def expected_errors(taken, found, weights):
     return sum(weight * len(taken ^ each) for each, weight in zip(found, weights))
 
 
-def test_no_tree_has_fewer_errors_to_expect():
+def test_the_consensus_has_the_fewest_expected_errors():
     rng, n = random.Random(1), 5
     every = [
         labelled(spans, labels)
@@ -138,6 +138,6 @@ def test_no_tree_has_fewer_errors_to_expect():
         (("(N a)",), (float("nan"),), "`weights` must hold one number per tree"),
     ],
 )
-def test_wrong_trees_and_weights_are_refused(texts, weights, message):
+def test_invalid_trees_and_weights_are_errors(texts, weights, message):
     with pytest.raises(UserError, match=message):
         consensus(trees(*texts), weights)

@@ -1,4 +1,4 @@
-"""With a grammar, the search gives all the trees and nothing else."""
+"""Searches with a grammar, which find exactly the trees."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def small_model(seed=0):
 
 
 def sources(num_words, width=8):
-    """Sentences of so many words, of one token a word."""
+    """Return sentences with these numbers of words, one token per word."""
     token_ids = np.zeros((len(num_words), width), "int32")
     generator = np.random.default_rng(0)
     for row, words in enumerate(num_words):
@@ -34,7 +34,7 @@ def sources(num_words, width=8):
 
 
 def read_tree(symbols):
-    """(label, children), or a leaf's id, of symbols that are one tree; the rest of the symbols."""
+    """Return the first tree, (label, children) or a leaf's id, and the other symbols."""
     first, *rest = symbols
     if first in LEAVES:
         return first, rest
@@ -63,7 +63,7 @@ def assert_is_tree(token_ids, num_words, limit, max_depth=100):
 
 
 def all_trees(num_words, size):
-    """Every tree of at most `size` symbols over so many words, as tuples of symbols."""
+    """Return all trees of at most `size` symbols over the words, as tuples of symbols."""
     return {
         symbols
         for symbols in all_forests(num_words, size)
@@ -72,7 +72,7 @@ def all_trees(num_words, size):
 
 
 def all_forests(num_words, size):
-    """Every non-empty sequence of trees of at most `size` symbols over so many words."""
+    """Return all non-empty sequences of trees of at most `size` symbols over the words."""
     forests = set()
     for first_words in range(1, num_words + 1):
         firsts = set()
@@ -94,7 +94,7 @@ def all_forests(num_words, size):
 
 
 @pytest.mark.parametrize(("num_words", "size"), [(1, 5), (2, 6), (3, 5)])
-def test_a_wide_beam_finds_every_tree_and_nothing_else(num_words, size):
+def test_a_wide_beam_finds_exactly_the_trees(num_words, size):
     expected = all_trees(num_words, size)
     token_ids, words = sources([num_words])
     outputs, scores = beam_search(
@@ -111,7 +111,7 @@ def test_a_wide_beam_finds_every_tree_and_nothing_else(num_words, size):
     assert set(found) == expected
 
 
-def test_each_word_has_a_leaf_of_its_set():
+def test_each_word_gets_a_leaf_of_its_set():
     x, y = LEAVES
     grammar = kt.parsing.TreeGrammar(OPENING, CLOSING, LEAVES, leaf_sets=((x, y), (x,), (y,)))
     kinds = [1, 0, 2]  # an x, whatever, a y
@@ -126,7 +126,7 @@ def test_each_word_has_a_leaf_of_its_set():
         beam_size=size,
         num_results=size,
         extra_length=3,
-        # What is beyond the words has no effect.
+        # Entries after the words have no effect.
         constraints=grammar.over(words, np.array([[*kinds, 0], [2, 1, 1, 1]])),
     )
     found, one_word = (
@@ -153,11 +153,11 @@ def test_two_thousand_outputs_of_an_untrained_model_are_trees():
     for row, words in enumerate(num_words):
         for token_ids in outputs[row]:
             assert_is_tree(token_ids, words, limit=words + 20)
-    # Random, as far as the grammar lets them be.
+    # The outputs are random within the grammar.
     assert len({tuple(ids) for ids in outputs.reshape(2_000, -1)}) > 800
 
 
-def test_beams_of_different_sentences_are_trees_whatever_their_neighbours():
+def test_sentences_of_a_batch_get_their_own_trees():
     num_words = [3, 1, 7, 2]
     token_ids, words = sources(num_words)
     model = small_model(seed=3)
@@ -176,7 +176,7 @@ def test_beams_of_different_sentences_are_trees_whatever_their_neighbours():
         np.testing.assert_array_equal(to_numpy(together)[row, :, : alone.shape[1]], alone)
 
 
-def test_no_tree_is_deeper_than_allowed():
+def test_max_depth_limits_open_constituents():
     grammar = kt.parsing.TreeGrammar(OPENING, CLOSING, LEAVES, max_depth=2)
     token_ids, words = sources([3])
     outputs, _ = sample(small_model(), token_ids, num_results=200, constraints=grammar.over(words))
@@ -187,7 +187,7 @@ def test_no_tree_is_deeper_than_allowed():
     assert set(depths) == {1, 2}
 
 
-def test_no_more_constituents_begin_before_a_word_than_allowed():
+def test_max_openings_limits_constituents_before_a_word():
     token_ids, words = sources([3])
     for most in (1, 2):
         grammar = kt.parsing.TreeGrammar(OPENING, CLOSING, LEAVES, max_openings=most)
@@ -202,7 +202,7 @@ def test_no_more_constituents_begin_before_a_word_than_allowed():
         assert max(runs) == most
 
 
-def test_an_output_may_be_just_long_enough():
+def test_outputs_fit_the_shortest_possible_limit():
     token_ids, words = sources([4])
     # Two brackets, four leaves, the end.
     outputs, _ = beam_search(
@@ -213,7 +213,7 @@ def test_an_output_may_be_just_long_enough():
         beam_search(small_model(), token_ids, extra_length=2, constraints=GRAMMAR.over(words))
 
 
-def test_scores_are_the_models_own():
+def test_scores_are_log_probabilities_of_the_model():
     token_ids, words = sources([2])
     model = small_model()
     outputs, scores = beam_search(model, token_ids, alpha=0.0, constraints=GRAMMAR.over(words))
@@ -228,7 +228,7 @@ def test_scores_are_the_models_own():
     np.testing.assert_allclose(to_numpy(scores)[0, 0], expected, atol=1e-4)
 
 
-def test_without_words_there_is_no_tree():
+def test_without_words_the_output_is_the_end_token():
     token_ids, words = sources([2, 1, 0])
     token_ids[1] = 0
     outputs, scores = beam_search(
@@ -256,7 +256,7 @@ WORDS = np.array([2, 1])
         (OF_SETS.over(WORDS, np.full((2, 2), 1)), "from 0 to 0.*1 to 1"),
     ],
 )
-def test_word_counts_and_leaf_sets_that_do_not_fit_are_refused(grammar, message):
+def test_word_counts_and_leaf_sets_that_do_not_fit_are_errors(grammar, message):
     token_ids, _ = sources([2, 1])
     with pytest.raises(ValueError, match=message):
         beam_search(small_model(), token_ids, constraints=grammar)
@@ -274,6 +274,6 @@ def test_word_counts_and_leaf_sets_that_do_not_fit_are_refused(grammar, message)
         (((4,), (6,), (8,), 9, 9, ((4,),)), "one or more of `leaf_ids`"),
     ],
 )
-def test_ids_that_make_no_grammar_are_refused(arguments, message):
+def test_invalid_ids_of_a_grammar_are_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         kt.parsing.TreeGrammar(*arguments)

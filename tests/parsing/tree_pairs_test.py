@@ -12,7 +12,7 @@ pytestmark = pytest.mark.once
 WITHOUT_TAGS = LabelledBrackets(keep_tags=False)
 
 
-def test_trees_of_thousands_of_levels_are_trained_on():
+def test_trees_of_thousands_of_levels_become_pairs():
     deep = "(S (NP (NN dog))" * 3000 + ")" * 3000
     pairs = TreePairs(Treebank("x", "train", lambda: parse_trees([deep])))
     assert list(pairs.sentences()) == ["dog " * 2999 + "dog"]
@@ -27,7 +27,7 @@ def treebank(size, label):
     return Treebank(label, "train", lambda: map(Tree.fromstring, trees))
 
 
-def test_pairs_of_words_and_symbols():
+def test_pairs_are_words_and_symbols():
     pairs = TreePairs(treebank(2, "NP"))
     assert (
         list(pairs)
@@ -69,7 +69,7 @@ def test_sentences_and_survey_are_of_both_treebanks():
     assert pairs.survey.tag_counts["the"] == {"DT": 2}  # neither repeated, nor of the extra trees
 
 
-def test_fingerprint_tells_what_differs():
+def test_fingerprints_differ_if_the_pairs_may_differ():
     fingerprints = {
         TreePairs(treebank(2, "A")).fingerprint(),
         TreePairs(treebank(2, "B")).fingerprint(),
@@ -81,7 +81,7 @@ def test_fingerprint_tells_what_differs():
     assert TreePairs(treebank(2, "A")).fingerprint() in fingerprints
 
 
-def test_an_extra_ratio_of_zero_is_refused():
+def test_an_extra_ratio_of_0_is_an_error():
     with pytest.raises(ValueError, match="`extra_ratio` must be a positive number.*extra_ratio=0"):
         TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=0)
 
@@ -96,7 +96,7 @@ def survey(*texts, extra=(), linearization=LABELLED_BRACKETS):
     return TreePairs(gold, silver, linearization=linearization).survey
 
 
-def test_one_pass_finds_symbols_openings_and_tags():
+def test_survey_has_symbols_openings_and_tags():
     symbols, openings, counts = survey(*GOLD)
     assert symbols == sorted("(S )S (NP )NP (VP )VP (DT) (NN) (VB)".split())
     assert openings == 2
@@ -106,7 +106,7 @@ def test_one_pass_finds_symbols_openings_and_tags():
     )
 
 
-def test_extra_trees_have_symbols_and_openings_but_no_tags_that_count():
+def test_survey_counts_no_tags_of_extra_trees():
     symbols, openings, counts = survey(*GOLD, extra=SILVER)
     assert symbols == sorted([*survey(*GOLD).symbols, "(FW)"])
     assert openings == 3 and counts == survey(*GOLD).tag_counts

@@ -41,7 +41,7 @@ def error_of(*args, **kwargs) -> str:
 # A treebank
 
 
-def test_trees_are_cleaned_and_passes_repeated(tmp_path):
+def test_each_pass_yields_the_cleaned_trees(tmp_path):
     write(tmp_path, train="( (NP-SBJ (NP-1 (NN a)) (NP (-NONE- *))) )\n(S (NN b))\n")
     treebank = load_treebank("trees", "train", tmp_path)
     assert brackets(treebank) == brackets(treebank) == ["(NP (NP (NN a)))", "(S (NN b))"]
@@ -91,7 +91,7 @@ def test_a_full_or_missing_temporary_folder_names_tmpdir(folder, message, monkey
         Treebank("x", "train", lambda: parse_trees(["(S (NN a))"]))
 
 
-def test_a_file_of_trees_is_a_treebank(tmp_path):
+def test_from_file_reads_one_file(tmp_path):
     write(tmp_path, a="(TOP (S (NN a)))")
     treebank = Treebank.from_file(tmp_path / "a.mrg", "silver")
     assert (treebank.name, treebank.split) == ("silver", "train")
@@ -107,7 +107,7 @@ def test_trees_of_nothing_but_traces_are_left_out_and_counted(tmp_path):
     assert "'test' of trees has no tree with words" in error_of("trees", "test", tmp_path)
 
 
-def test_fingerprint_tells_clean_trees_apart(tmp_path):
+def test_fingerprint_depends_on_cleaned_trees_only(tmp_path):
     texts = ["(S (NN a))(S (NN b))", "(S (NN b))(S (NN a))", "(S (NN a))(S (NNS b))"]
     prints = [
         Treebank.from_file(write(tmp_path, a=text) / "a.mrg").fingerprint()
@@ -129,7 +129,7 @@ def test_trees_are_read_from_a_folder_with_dev_as_val(tmp_path, below):
 
 
 @pytest.mark.parametrize("below", ["", "craft"])
-def test_craft_holds_its_last_articles_out(tmp_path, below):
+def test_craft_holds_out_its_last_articles(tmp_path, below):
     article = "( (TITLE (NN a{0})) )\n( (S (NN b{0})) )\n( (S (TITLE (NN c{0}))) )\n"
     train = "".join(article.format(number) for number in range(5))
     write(tmp_path / below, train=train, dev=article.format("d"))
@@ -142,7 +142,7 @@ def test_craft_holds_its_last_articles_out(tmp_path, below):
     assert words["test"] == ["ad", "bd", "cd"]
 
 
-def test_craft_without_enough_articles(tmp_path):
+def test_craft_without_enough_articles_has_no_training_trees(tmp_path):
     write(tmp_path, train="( (S (NN a)) )\n(TITLE (NN b))\n(UH c)\n")
     assert brackets(load_treebank("craft", "val", tmp_path)) == [
         "(S (NN a))",
@@ -166,7 +166,7 @@ def test_synthetic_trees_are_over_the_sentences_of_the_translation_corpus(monkey
         monkeypatch.setattr(module, "built_in_corpus", lambda: examples)
     treebank = load_treebank("synthetic", "val", data_dir="/no/such/folder")
     assert len(treebank) == 40
-    # The same sentences in the same order as the corpus for translation has.
+    # The corpus for translation has the same sentences in the same order.
     pairs = load_parallel_text("synthetic", "val")
     for tree, (english, _) in zip(treebank, pairs):
         assert english_text(to_bracketed(tree)) == english
@@ -188,14 +188,14 @@ def test_synthetic_trees_are_over_the_sentences_of_the_translation_corpus(monkey
         (("ptb", "val"), ["ptb needs `data_dir`", "wsj_0001.mrg"]),
     ],
 )
-def test_wrong_datasets_splits_and_folders_are_refused(arguments, parts):
+def test_unknown_datasets_splits_and_folders_are_errors(arguments, parts):
     message = error_of(*arguments)
     for part in parts:
         assert part in message
 
 
 @pytest.mark.parametrize("dataset", sorted(TREEBANKS.keys() - {"synthetic"}))
-def test_missing_folder_and_file(tmp_path, dataset):
+def test_missing_folders_and_files_are_errors(tmp_path, dataset):
     message = error_of(dataset, "train", tmp_path / "nowhere")
     assert "`data_dir`" in message and str(tmp_path / "nowhere") in message
     message = error_of(dataset, "train", tmp_path)
@@ -229,15 +229,15 @@ def test_real_treebanks_have_their_known_sizes(dataset, split, size):
 
 
 @needs_corpora
-def test_split_of_craft():
+def test_craft_holds_out_980_trees():
     path = Path(CORPORA, "craft", "train.mrg")
-    # One tree a line, articles from TITLE to TITLE: no need to parse them.
+    # The file has one tree per line, and articles begin with a TITLE.
     lines = path.read_text().rstrip("\n").split("\n")
     starts = [n for n, line in enumerate(lines) if line.startswith("( (TITLE")]
     assert len(lines) - starts[-3] == 980  # as words_test.py reads them
 
 
-# What importing needs
+# Imports
 
 MODULES = ("treebanks", "brackets", "traversal", "linearization", "tree_consensus")
 

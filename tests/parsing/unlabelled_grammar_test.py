@@ -19,7 +19,7 @@ def parser():
     return new_parser_of(UnlabelledClosers())
 
 
-def test_the_grammar_is_that_of_the_linearization(parser):
+def test_the_grammar_has_the_symbols_of_the_linearization(parser):
     opening, closing = parser.symbols.brackets()
     (closer,) = parser.tokenizer.tokens_to_ids([")"])
     assert len(opening) > 3 and closing == (closer,) * len(opening)
@@ -49,8 +49,8 @@ def test_an_opener_may_not_share_its_symbol_with_a_closer():
 
 
 @pytest.mark.slow
-def test_learns_a_tree(parser):
-    """From a tree to its symbols, through training and a constrained search, and back."""
+def test_a_model_that_learned_one_tree_with_unlabelled_closers_predicts_it(parser):
+    """A tree survives linearization, training and a constrained search."""
     tree = Tree.fromstring("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP him))) (. .))")
     learner = new_parser_of(parser.symbols.linearization)
     words, symbols = learner.symbols.linearization.linearize(tree)

@@ -12,7 +12,7 @@ CORPORA = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "/nowhere"))
 pytestmark = pytest.mark.once
 
 
-def test_the_penn_treebank_s_words():
+def test_treebank_rules_split_text_as_the_penn_treebank():
     assert tokenize_words('He can\'t (really) say "no" to well-known men.') == [
         *("He", "ca", "n't", "-LRB-", "really", "-RRB-", "say", "``", "no", "''"),
         *("to", "well-known", "men", "."),
@@ -34,7 +34,7 @@ def test_the_penn_treebank_s_words():
         ("1,000 of 4,100,000; 2.5%", "1,000 of 4,100,000 ; 2.5 %"),
         ("p<0.05, at 37 °C, Ca2+-dependent", "p < 0.05 , at 37 °C , Ca2+ - dependent"),
         ("3×10−4 ~50 ratio 1:100", "3 × 10 − 4 ~ 50 ratio 1 : 100"),
-        # Full stops: of abbreviations and initials, and of the sentence
+        # Full stops of abbreviations, initials and the sentence
         ("Li et al. [5] saw E. coli, e.g. two.", "Li et al. [ 5 ] saw E. coli , e.g. two ."),
         ("By Smith et al.", "By Smith et al ."),
         ("(It ran.)", "-LRB- It ran . -RRB-"),
@@ -43,25 +43,25 @@ def test_the_penn_treebank_s_words():
         ('a "dark" and a "light" one', "a `` dark '' and a `` light '' one"),
         ("the “rod-like” cell", "the “ rod - like ” cell"),
         ("It cannot, it doesn’t fit O'Brien's", "It can not , it does n't fit O'Brien 's"),
-        # Other scripts, accents that are characters of their own, and emoji that are joined
+        # Other scripts, combining accents, and joined emoji
         ("nai\u0308ve 中文 👩\u200d🔬 ok", "nai\u0308ve 中文 👩\u200d🔬 ok"),
         (" \u2009\n", ""),
     ],
 )  # fmt: skip
-def test_craft_s_words(text, words):
+def test_craft_rules_split_text_as_craft(text, words):
     assert tokenize_words(text, "craft") == words.split(" ") * bool(words)
 
 
 @pytest.mark.parametrize("character", ["a", "1", ".", "-", "1,000,", "a.", "'", "can", "Fig. "])
-def test_ten_thousand_characters_are_no_trouble(character):
+def test_splitting_takes_linear_time(character):
     text = character * (10_000 // len(character))
     assert "".join(map(unescape, tokenize_words(text, "craft"))) == text.replace(" ", "")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (CORPORA / "craft").is_dir(), reason="no CRAFT")
-def test_craft_s_own_sentences():
-    """Without the spaces that running text surely has not, nearly all have their words again."""
+def test_craft_rules_restore_the_words_of_craft():
+    """More than 95 % of sentences get their words back after spaces are removed by rule."""
     num, num_same = 0, 0
     for tree in load_treebank("craft", "val", CORPORA):
         words = [unescape(word) for word in tree.leaves()]
@@ -77,6 +77,6 @@ def test_craft_s_own_sentences():
     assert num == 980 and num_same / num > 0.95
 
 
-def test_unknown_rules_are_rejected():
+def test_unknown_rules_are_an_error():
     with pytest.raises(ValueError, match="`word_tokenizer` must be one of .*Received: .*'alien'"):
         tokenize_words("He runs.", "alien")

@@ -46,12 +46,12 @@ def test_each_keyword_of_a_parameter_file_is_read(tmp_path):
     )
 
 
-def test_windows_line_ends(tmp_path):
+def test_a_parameter_file_may_have_windows_line_ends(tmp_path):
     windows = write(tmp_path, FILE.replace("\n", "\r\n"))
     assert Parameters.from_file(windows) == Parameters.from_file(write(tmp_path, FILE))
 
 
-def test_empty_file_is_the_default(tmp_path):
+def test_an_empty_parameter_file_gives_the_defaults(tmp_path):
     assert Parameters.from_file(write(tmp_path, "")) == Parameters()
     assert (Parameters().max_error, Parameters().cutoff_length, Parameters().labeled) == (
         10,
@@ -60,12 +60,12 @@ def test_empty_file_is_the_default(tmp_path):
     )
 
 
-def test_the_last_number_counts(tmp_path):
+def test_the_last_of_repeated_numbers_is_used(tmp_path):
     path = write(tmp_path, "CUTOFF_LEN 10\nCUTOFF_LEN 20\n")
     assert Parameters.from_file(path).cutoff_length == 20
 
 
-def test_named_parameters_are_those_of_the_papers_files():
+def test_named_parameters_equal_the_published_files():
     collins, new, nk = (Parameters.named(name) for name in ("COLLINS", "new", "nk"))
     assert collins == Parameters(
         delete_labels=frozenset({"TOP", "-NONE-"} | PUNCTUATION),
@@ -94,20 +94,20 @@ def test_named_parameters_are_those_of_the_papers_files():
         ("EQ_WORD a b c", "EQ_WORD takes 2 values"),
     ],
 )
-def test_line_that_is_not_understood(tmp_path, line, message):
+def test_error_names_the_invalid_line(tmp_path, line, message):
     path = write(tmp_path, f"# first\n{line}\n")
     with pytest.raises(ValueError, match=f"test.prm, line 2: {message}") as error:
         Parameters.from_file(path)
     assert "\n" not in str(error.value)
 
 
-def test_file_that_cannot_be_read(tmp_path):
+def test_error_names_a_file_that_cannot_be_read(tmp_path):
     with pytest.raises(ValueError, match="Cannot read the file .*none.prm: it does not exist"):
         Parameters.from_file(tmp_path / "none.prm")
     with pytest.raises(ValueError, match="Cannot read the file .*: Is a directory"):
         Parameters.from_file(tmp_path)
 
 
-def test_an_unknown_name_is_refused_with_a_list():
+def test_error_of_an_unknown_name_lists_the_names():
     with pytest.raises(ValueError, match="one of COLLINS, new, nk. Received: name='collins'"):
         Parameters.named("collins")
