@@ -334,10 +334,10 @@ class SSRU(keras.layers.Layer):
             ops.zeros((batch_size, 1, length, self.hidden_dim - half), self.compute_dtype),
         )
 
-    def _output(self, states):
+    def _output(self, states: Tensor) -> Tensor:
         return ops.cast(ops.relu(states), self.compute_dtype)
 
-    def _states_before(self, cache, cache_index, attention_mask):
+    def _states_before(self, cache: Cache, cache_index: Any, attention_mask: Tensor) -> Tensor:
         """Return the vectors c of the positions before `inputs`; zeros before the first one."""
         key, value = cache
         positions = ops.arange(ops.shape(key)[3], dtype="int32")
@@ -353,7 +353,7 @@ class SSRU(keras.layers.Layer):
         halves = ops.matmul(rows, ops.swapaxes(key[:, 0], 1, 2)), ops.matmul(rows, value[:, 0])
         return ops.cast(ops.concatenate(halves, axis=-1), "float32")
 
-    def _write(self, cache, states, index):
+    def _write(self, cache: Cache, states: Tensor, index: Any) -> Cache:
         states = ops.cast(states, self.compute_dtype)[:, None]
         half = self.hidden_dim // 2
         key = slice_update(cache[0], (0, 0, 0, index), ops.swapaxes(states[..., :half], 2, 3))
@@ -363,7 +363,7 @@ class SSRU(keras.layers.Layer):
         return input_shape
 
 
-def _scan(forget, new):
+def _scan(forget: Tensor, new: Tensor) -> Tensor:
     """Return c with `c_t = forget_t * c_{t-1} + new_t` and c_0 = 0, along axis 1.
 
     Each position is joined with the run that ends 1, 2, 4, ... positions before. It is an
@@ -381,7 +381,7 @@ def _scan(forget, new):
     return new
 
 
-def _weights(forget):
+def _weights(forget: Tensor) -> Tensor:
     """Return the weight of each input in each state, the mean over d_model: `(batch, 1, target,
     target)`, as if the layer had one head.
     """

@@ -68,7 +68,7 @@ class Dropout(keras.layers.Layer):
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
-def _keep_of_replica(shape, seed, rate):
+def _keep_of_replica(shape: tuple[Any, ...], seed: Tensor, rate: float) -> Tensor:
     """Return a bool tensor, true at the elements of this device's tensor that are kept."""
     if keras.backend.backend() != "tensorflow":
         return _keep(shape, 0, seed, rate)  # A JAX array spans all devices.
@@ -81,7 +81,7 @@ def _keep_of_replica(shape, seed, rate):
     return tf.reshape(_compiled_keep()(sizes, replica, seed, rate), shape)
 
 
-def _keep(shape, replica, seed, rate):
+def _keep(shape: tuple[Any, ...], replica: Tensor, seed: Tensor, rate: float) -> Tensor:
     """Return a bool tensor, true at kept elements; `replica` tensors of this shape precede it."""
     # Not `ops.prod`, which JAX would trace: the size must be a Python number where it can be.
     size = functools.reduce(operator.mul, shape, 1)
@@ -91,7 +91,7 @@ def _keep(shape, replica, seed, rate):
 
 
 @functools.cache
-def _compiled_keep():
+def _compiled_keep() -> Any:
     """Compile `_keep` as one TensorFlow kernel.
 
     In a graph that XLA does not compile it would be about thirty kernels. With a GPU they would run
@@ -134,7 +134,7 @@ _MIX_2 = 0xC2B2AE35 - 2**32
 # other backends they make new tensors.
 
 
-def _mix(x):
+def _mix(x: Tensor) -> Tensor:
     x = _xor_shift(x, 16)
     x *= _MIX_1
     x = _xor_shift(x, 13)
@@ -142,7 +142,7 @@ def _mix(x):
     return _xor_shift(x, 16)
 
 
-def _xor_shift(x, bits):
+def _xor_shift(x: Tensor, bits: int) -> Tensor:
     # int32 shifts copy the sign bit; the mask makes the shift logical.
     shifted = ops.right_shift(x, bits)
     shifted &= (1 << (32 - bits)) - 1

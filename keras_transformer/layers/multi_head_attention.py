@@ -213,27 +213,27 @@ class MultiHeadAttention(keras.layers.Layer):
             ops.zeros((*heads, length, self.value_dim), self.compute_dtype),
         )
 
-    def _scaled_query(self, query):
+    def _scaled_query(self, query: Tensor) -> Tensor:
         # Scaling the queries by 1 / sqrt(d_k) costs less than scaling the scores.
         query = self._split_heads(self.query_dense(query), self.key_dim)
         return ops.multiply(query, self.key_dim**-0.5)
 
-    def _split_heads(self, x, size):
+    def _split_heads(self, x: Tensor, size: int) -> Tensor:
         # (batch, length, num_heads * size) -> (batch, num_heads, length, size)
         x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, size))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def _merge_heads(self, x):
+    def _merge_heads(self, x: Tensor) -> Tensor:
         # (batch, num_heads, length, size) -> (batch, length, num_heads * size)
         x = ops.transpose(x, (0, 2, 1, 3))
         return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))
 
-    def _write(self, cache, update, index):
+    def _write(self, cache: Cache, update: Cache, index: int | Tensor) -> Cache:
         starts = (0, 0, 0, index), (0, 0, index, 0)
         key, value = map(slice_update, cache, starts, update)
         return key, value
 
-    def _projection(self, name, units, scale):
+    def _projection(self, name: str, units: int | None, scale: float) -> keras.layers.Dense:
         return keras.layers.Dense(
             units,
             use_bias=self.use_bias,

@@ -110,13 +110,13 @@ def _over_all_positions(weights: Tensor, length: int | Tensor, window: int) -> T
     return ops.where(is_there, ops.take_along_axis(rows, columns, axis=-1), 0.0)
 
 
-def _sizes(window):
+def _sizes(window: int) -> tuple[int, int]:
     """Return the number of visible positions on either side, and the length of a block."""
     reach = window // 2
     return reach, max(reach, _SMALLEST_BLOCK)
 
 
-def _blocks(x, block):
+def _blocks(x: Tensor, block: int) -> Tensor:
     """Pad and cut to `(batch, num_heads, blocks, block, size)`."""
     batch, num_heads, length, size = ops.shape(x)
     x = ops.concatenate([x, _nothing(x, -length % block)], axis=2)
@@ -124,13 +124,13 @@ def _blocks(x, block):
     return ops.reshape(x, (batch, num_heads, ops.shape(x)[2] // block, block, size))
 
 
-def _in_a_row(blocks, length):
+def _in_a_row(blocks: Tensor, length: int | Tensor) -> Tensor:
     """Join `(batch, num_heads, blocks, block, size)` to `(batch, num_heads, length, size)`."""
     batch, num_heads, number, block, size = ops.shape(blocks)
     return ops.reshape(blocks, (batch, num_heads, number * block, size))[:, :, :length]
 
 
-def _neighborhoods(x, block, reach):
+def _neighborhoods(x: Tensor, block: int, reach: int) -> Tensor:
     """Return each block with the `reach` positions before and after it.
 
     From `(batch, num_heads, length, size)` to `(batch, num_heads, blocks, reach + block + reach,
@@ -143,7 +143,7 @@ def _neighborhoods(x, block, reach):
     return ops.concatenate([before[:, :, :, block - reach :], x, after[:, :, :, :reach]], axis=3)
 
 
-def _is_legal(length, num_blocks, block, reach):
+def _is_legal(length: int | Tensor, num_blocks: int | Tensor, block: int, reach: int) -> Tensor:
     """Return a mask `(blocks, block, reach + block + reach)`, true where the key is inside the
     window of the query and inside the sequence.
     """
@@ -154,7 +154,7 @@ def _is_legal(length, num_blocks, block, reach):
     return is_near[None] & (position >= 0) & (position < length)
 
 
-def _nothing(x, count):
+def _nothing(x: Tensor, count: int | Tensor) -> Tensor:
     """Return zeros in the shape of `x`, with `count` positions."""
     batch, num_heads, _, size = ops.shape(x)
     return ops.zeros((batch, num_heads, count, size), x.dtype)
