@@ -53,17 +53,12 @@ def test_dimensions_may_have_other_names():
         (("batch", "heads"), {}, "`model_parallel_dim_name`.*batch, heads.*Received.*'model'"),
         (("data", "model"), {}, "`data_parallel_dim_name`.*data, model.*Received.*'batch'"),
         (("batch",), {"model_parallel_dim_name": "batch"}, "two dimensions.*'batch' for both"),
+        (None, {}, r"`device_mesh`.*DeviceMesh.*Received: device_mesh=\(2"),
     ],
 )
-def test_a_dimension_that_is_not_there(names, options, words):
+def test_wrong_meshes_are_refused(names, options, words):
     with pytest.raises(ValueError, match=words):
-        Transformer.get_layout_map(mesh(*names), **options)
-
-
-@pytest.mark.once
-def test_not_a_mesh():
-    with pytest.raises(ValueError, match=r"`device_mesh`.*DeviceMesh.*Received: device_mesh=\(2"):
-        Transformer.get_layout_map((2, 2))
+        Transformer.get_layout_map((2, 2) if names is None else mesh(*names), **options)
 
 
 @pytest.fixture(scope="module")

@@ -68,16 +68,6 @@ def test_learned_positions_add_one_table_a_stack(without_values):
     assert learned.count_params() == sine + 2 * 100 * 512
 
 
-def test_variants_are_the_rows_of_table_3_and_three_more():
-    assert list(variants) == [
-        *("base", "big", "heads_1", "heads_4", "heads_16", "heads_32", "key_dim_16", "key_dim_32"),
-        *("layers_2", "layers_4", "layers_8", "hidden_256", "hidden_1024"),
-        *("feed_forward_1024", "feed_forward_4096", "dropout_0.0", "dropout_0.2"),
-        *("label_smoothing_0.0", "label_smoothing_0.2", "learned_positions", "parsing"),
-        *("tiny", "small"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
