@@ -321,20 +321,6 @@ class Transformer(FusedTrainingStep):
             "`cache_index`, to decode step by step, and not both."
         )
 
-    def cross_attention(self, decoder_token_ids: Tensor, encoder_token_ids: Tensor) -> Tensor:
-        """Compute the encoder-decoder attention weights (section 3.2.3), which align the tokens.
-
-        Args:
-            decoder_token_ids: int tensor `(batch, target)`: targets shifted right.
-            encoder_token_ids: int tensor `(batch, source)`.
-
-        Returns:
-            Float tensor `(batch, num_layers, num_heads, target, source)`: the encoder-decoder
-            attention weights. Each row belongs to the position that predicts the next token.
-        """
-        layers = {"cross": [layer.cross_attention for layer in self.decoder.layers]}
-        return self._weights(decoder_token_ids, encoder_token_ids, layers)["cross"]
-
     def attention(self, decoder_token_ids: Tensor, encoder_token_ids: Tensor) -> dict[str, Tensor]:
         """Compute the attention weights of every layer and head (section 3.2.3).
 
@@ -352,12 +338,6 @@ class Transformer(FusedTrainingStep):
             "decoder": [layer.self_attention for layer in self.decoder.layers],
             "cross": [layer.cross_attention for layer in self.decoder.layers],
         }
-        return self._weights(decoder_token_ids, encoder_token_ids, layers)
-
-    def _weights(
-        self, decoder_token_ids: Tensor, encoder_token_ids: Tensor, layers: dict[str, list]
-    ) -> dict[str, Tensor]:
-        """Return the attention weights of lists of layers."""
         with recorded_attention(itertools.chain(*layers.values())) as weights:
             encoded = self.encode(encoder_token_ids)
             self.decoder.sequence(decoder_token_ids, encoded, encoder_token_ids, training=False)
