@@ -12,12 +12,11 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer.command_line import ProgressOptions, given
+from keras_transformer.convert.source_documents import conversion_card
 from keras_transformer.errors import UserError
 from keras_transformer.files import check_writable
-from keras_transformer.presets.format import Preset
 from keras_transformer.presets.storage import save_preset
 from keras_transformer.progress import spinner
-from keras_transformer.version import __version__
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ def convert(options: ConvertOptions) -> None:
     read = getattr(kt.convert, options.format)
     with spinner("converting"):
         preset = read(options.source, **_arguments(read, options))
-    card = _converted_card(options.format, options.source, preset)
+    card = conversion_card(options.source)
     save_preset(options.destination, dataclasses.replace(preset, card=card))
     logger.info(f"The preset is in {options.destination}.")
 
@@ -80,32 +79,3 @@ def _arguments(read: Callable[..., Any], options: ConvertOptions) -> dict[str, A
         if parameter.default is parameter.empty and name not in ("source", *arguments):
             raise UserError(f"{options.format} requires `{name}`.")
     return arguments
-
-
-def _converted_card(form: str, source: str | Path, preset: Preset) -> str:
-    """Return the text of a model card, in Markdown.
-
-    Args:
-        form: the name of the format that the model was converted from.
-        source: the source: a folder, or `hf://user/repository`.
-        preset: the `Preset`.
-    """
-    from keras_transformer.convert.source_documents import read_documents
-
-    languages = [preset.metadata.get(side) for side in ("source", "target")]
-    known = [str(language) for language in languages if language]
-    title = " to ".join(known) if len(known) == 2 else str(source).rstrip("/").split("/")[-1]
-    documents = read_documents(source)
-    config = preset.model.config
-    sides = f"{config.vocabulary_size:,} tokens"
-    if config.source_vocabulary_size is not None:
-        sides = f"{config.source_vocabulary_size:,} source and {sides.replace(' ', ' target ')}"
-    layers = [config.num_layers, config.decoder_layers]
-    return f"""# {title}, converted from {form}
-
-- source: {source}, converted by keras_transformer {__version__}
-- license: {documents.license or "not named by the source"}
-- {layers[0]} and {layers[1]} layers, d_model {config.hidden_dim}, {config.num_heads} heads,
-  {preset.model.count_params():,} parameters, {sides}
-- search: {preset.search}
-{documents.license_section()}"""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.convert.marian_files import CONVERTED, is_marian, repository_files
+from keras_transformer.convert.source_documents import DOCUMENTS, conversion_card
 from keras_transformer.errors import UserError, brief
 from keras_transformer.files import (
     leftovers,
@@ -105,7 +106,6 @@ def _downloaded(name: str, converter: str, own_files: Sequence[str]) -> Iterator
     """Download a repository for the time of the block: the conversion takes its place."""
     from keras_transformer.convert.from_ctranslate2 import FILES
     from keras_transformer.convert.hf_checkpoint import PARTS, download
-    from keras_transformer.convert.source_documents import DOCUMENTS
 
     parts = {_CTRANSLATE2: FILES, _MARIAN: [own_files]}.get(converter, PARTS)
     parts = [[*patterns, *DOCUMENTS] for patterns in parts]
@@ -177,7 +177,7 @@ def _convert(
     with opened as folder, spinner("converting"):
         try:
             preset = _converters()[converter](folder)
-            card = _card(folder, source)
+            card = conversion_card(folder, source)
         except UserError as error:  # names the temporary folder of a download
             raise UserError(str(error).replace(str(folder), source)) from error
         metadata = {**preset.metadata, "converted_from": source}
@@ -186,22 +186,6 @@ def _convert(
         if other.source == source and other.path != path:
             shutil.rmtree(other.path, ignore_errors=True)  # an earlier revision
     return path
-
-
-def _card(folder: Path, source: str) -> str:
-    """Return the card of a conversion: the model's own, and a note of it."""
-    from keras_transformer.convert.source_documents import read_documents
-    from keras_transformer.presets.registry import license_in
-
-    documents = read_documents(folder)
-    original = documents.card
-    head = re.match(r"---\n.*?\n---\n", original, re.DOTALL)
-    end = head.end() if head else 0
-    note = f"Converted from {source} by keras_transformer {__version__}."
-    if documents.license and not license_in(original):
-        note += f"\n\n- license: {documents.license}"
-    card = f"{original[:end]}\n{note}\n\n{original[end:].strip()}".strip()
-    return f"{card}\n{documents.license_section()}"
 
 
 def _converters() -> dict[str, Callable[[Path], Preset]]:

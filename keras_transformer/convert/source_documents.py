@@ -9,6 +9,7 @@ from keras_transformer.convert.marian_files import LARGEST, zip_in
 from keras_transformer.files import open_zip
 from keras_transformer.presets.location import CARD, HUGGING_FACE, download_repository
 from keras_transformer.presets.registry import license_in, read_card
+from keras_transformer.version import __version__
 
 DOCUMENTS = (CARD, "LICENSE*", "LICENCE*", "COPYING*")
 """Patterns of the names of the documents in a repository."""
@@ -60,6 +61,26 @@ def read_documents(source: str | Path) -> SourceDocuments:
     if found == SourceDocuments() and (archive := zip_in(path)) is not None:
         return _in_zip(archive)
     return found
+
+
+def conversion_card(source: str | Path, name: str | None = None) -> str:
+    """Return the card of a converted model: its own card, a note, and the text of its license.
+
+    Args:
+        source: as for `read_documents`.
+        name: the name of the source in the note. Defaults to the source.
+
+    Raises:
+        UserError: as `read_documents`.
+    """
+    documents = read_documents(source)
+    head = re.match(r"---\n.*?\n---\n", documents.card, re.DOTALL)
+    end = head.end() if head else 0
+    note = f"Converted from {name or source} by keras_transformer {__version__}."
+    if documents.license and not license_in(documents.card):
+        note += f"\n\n- license: {documents.license}"
+    card = f"{documents.card[:end]}\n{note}\n\n{documents.card[end:].strip()}".strip()
+    return f"{card}\n{documents.license_section()}"
 
 
 def _in_folder(folder):
