@@ -68,7 +68,7 @@ def test_from_preset_converts_a_marian_folder_once(opus, monkeypatch, cache):
         assert ours.preprocessor.encode_sources(SENTENCES) == expected.preprocessor.encode_sources(
             SENTENCES
         )
-    # The cache holds a preset, and not a copy of what was converted.
+    # The cache holds a preset, and no copy of the source.
     (preset,) = cache.iterdir()
     assert not {path.name for path in preset.rglob("*")} & {"model.safetensors", "vocab.json"}
 
@@ -111,7 +111,7 @@ def test_a_repository_is_downloaded_once_and_again_when_it_changes(opus, tmp_pat
         found = kt.Translator.from_preset("hf://user/opus").model.get_weights()
         assert all(map(np.array_equal, found, expected))
         assert "model.safetensors" in hub.requested
-        # The card has the model's license, and says what it was made from.
+        # The card has the model's license, and names its source.
         (row,) = summaries([as_preset("hf://user/opus")])
         card = read_card(as_preset("hf://user/opus"))
         assert (row["name"], row["license"]) == ("hf://user/opus", "cc-by-4.0")
@@ -244,7 +244,7 @@ def check_license(preset, license_text, expected, capsys):
     main(["info", str(preset)])
     output = capsys.readouterr().out
     assert f"license: {expected}\n" in output
-    for line in (license_text or "").split("\n"):  # a license must accompany what it is of
+    for line in (license_text or "").split("\n"):  # a license must accompany the weights
         assert line.strip() in output
 
 

@@ -1,4 +1,4 @@
-"""Which matrices around the stacks are one."""
+"""Embedding tables, token orders and SentencePiece models of converted models."""
 
 import io
 
@@ -83,7 +83,7 @@ TEXT = [*SENTENCES[:50], "a CAT, ﬁne; and  ß ünd ø", "", "東京京東 x", 
 
 
 def train(model_type, size=50, **options):
-    """A SentencePiece model of other ids than ours, as those of other people."""
+    """Return a SentencePiece model whose reserved ids differ from ours."""
     proto = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(SENTENCES),
@@ -116,7 +116,7 @@ def test_a_token_of_two_roles_is_copied():
     np.testing.assert_array_equal(order.rows, [5, 5, 0, 1, 2, 3, 4])
     np.testing.assert_array_equal(order.copies, [1])
     np.testing.assert_array_equal(order.bias(), [0, COPY_BIAS, 0, 0, 0, 0, 0])
-    # M2M-100's with the end token; and here padding is that too: the end token is what is given.
+    # The decoder of M2M-100 starts with the end token. Here it is padding too.
     order = reserve(6, start=2, end=2, unknown=3, pad=2)
     np.testing.assert_array_equal(order.rows, [2, 2, 2, 3, 0, 1, 4, 5])
     np.testing.assert_array_equal(order.copies, [0, 1])
@@ -138,7 +138,7 @@ def test_ids_outside_the_vocabulary_are_refused(wrong):
 def test_a_reordered_proto_splits_text_as_before(model_type):
     proto = train(model_type, size=28 if model_type in ("char", "word") else 50)
     names = [name for name in pieces_of(proto) if name not in RESERVED]
-    # Longer ones of another language, which would be found in the text, and a language's name.
+    # Longer pieces of another language, which the text contains, and a language's name.
     mixed = [">>deu<<", "▁the▁d", *names[::-1], "th", "▁over", "s▁", "ndog"]
     new = Tokenizer(reordered_proto(proto, [*RESERVED, *dict.fromkeys(mixed)]))
     assert new.tokens_to_ids([">>deu<<"]) == [4]
@@ -162,7 +162,7 @@ def test_single_character_of_the_other_language_stands_for_itself():
 
 
 def _counted(ids):
-    """Each id with the number of equal ones before it."""
+    """Return each id with the number of equal ids before it."""
     return [(x, ids[:i].count(x)) for i, x in enumerate(ids)]
 
 

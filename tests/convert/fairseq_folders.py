@@ -172,7 +172,7 @@ def compare_logits(translator, theirs, target_rows, source_rows):
 
 
 def check_searches(theirs, tokenizer, translator, source_rows, target_rows, alpha, **options):
-    """Of greedy search and beam 4, outputs and scores are those of `generate`.
+    """Compare outputs and scores of greedy search and beam 4 with `generate`.
 
     Args:
         theirs: the model of transformers.
@@ -235,7 +235,7 @@ def _generated(theirs, source, beam_size, alpha, **options):
 
 
 def change_json(path, **values):
-    """Change entries of a file of JSON, or take those out that are None."""
+    """Change entries of a JSON file. None removes an entry."""
     config = {**json.loads(path.read_text("utf-8")), **values}
     write_json(path, {name: value for name, value in config.items() if value is not None})
 

@@ -88,7 +88,7 @@ def test_a_preset_of_the_transliterator_translates(tmp_path):
 
 
 def tokens_first(*tokens):
-    """Another order of the vocabularies."""
+    """Return vocabularies that begin with other tokens."""
     return {"source": (*tokens, *WORDS), "target": (*tokens, *TARGET_WORDS)}
 
 
@@ -151,7 +151,7 @@ def sinusoids(length, first_position, max_wavelength, in_halves):
 SHARED = (*SPECIAL, *WORDS)
 LEARNED = np.random.default_rng(1).normal(size=(2, 100, HIDDEN_DIM)).astype("float32")
 FAIRSEQ = 10000 ** (8 / 7)
-# What the specification is made with, what is changed of it, and options it must be read as.
+# Arguments of the specification, changes of it, and the expected hyperparameters.
 SPECS = {
     "pre-norm": ({}, (), {"normalize_first": True, "max_wavelength": FAIRSEQ, "first_position": 1}),
     "post-norm": ({"pre_norm": False}, (), {"normalize_first": False, "final_norm": None}),
@@ -260,8 +260,8 @@ def test_quantized_models_give_ctranslate2s_probabilities(quantization, tmp_path
 
 
 def assert_same_scores(translator, folder, sources, targets, prefixes=("", "")):
-    """Each token's log-probability is what CTranslate2 computes in float32. It wants the prefixes
-    that we put before sources and targets by ourselves.
+    """Compare each token's log-probability with CTranslate2's in float32, which needs the prefixes
+    of sources and targets.
     """
     import ctranslate2
 
@@ -346,7 +346,7 @@ def test_words_are_tokens_of_the_tokenizer_of_an_export(tmp_path):
 
 
 def extra(scope, name, value=None):
-    """A variable more, which CTranslate2 writes for models of other kinds."""
+    """Return a function that adds a variable of another kind of model."""
 
     def change(spec):
         from ctranslate2.specs import model_spec

@@ -1,4 +1,4 @@
-"""Another library's answer: transformers on FSMT."""
+"""FSMT models, compared with transformers."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ from tests.convert.fairseq_folders import (  # noqa: E402
 )
 
 ONCE = pytest.mark.once
-# Of each shape, which matrices are one.
+# For each shape, the matrices that are tied.
 KINDS = [
     *("apart", "apart", "output tied", "all tied"),
     *("all equal", "output tied", "apart", "all tied"),
@@ -86,13 +86,13 @@ def make_tokenizer(path, languages, merges, is_joint):
 
 
 def _pieces(trained, sentences):
-    """Those of the sentences, so that the two sides differ."""
+    """Return the pieces of the sentences, so that the two sides differ."""
     words = {word for sentence in sentences for word in sentence}
     return sorted({piece.value for word in words for piece in trained.model.tokenize(word)})
 
 
 def rows_of(theirs, translator):
-    """Their ids of our tokens, source and target."""
+    """Return their ids of our tokens, source and target."""
     target = their_ids(theirs.config.tgt_vocab_size)
     if translator.model.config.source_vocabulary_size is None:
         return target, target
@@ -115,7 +115,6 @@ def test_logits_equal_those_of_transformers(tmp_path, index):
     "index", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, len(SHAPES)))]
 )
 def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
-    """Greedy and beam 4: outputs and scores are those of `generate`."""
     alpha = (1.0, 0.7)[index % 2]
 
     def share_of_ended(seed):
@@ -131,7 +130,6 @@ def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
 @ONCE
 @pytest.mark.parametrize("languages", [("en", "de"), ("de", "en"), ("ru", "fr")])
 def test_tokens_and_text_equal_those_of_their_tokenizer(tmp_path, languages):
-    """Of text, tokens are those of their tokenizer; of tokens, text."""
     theirs, tokenizer = make_folder(tmp_path / "m", languages=languages)
     translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / "m"))
     source_rows, target_rows = rows_of(theirs, translator)

@@ -1,4 +1,4 @@
-"""Marian's models against the library that they come from."""
+"""Marian's models in HuggingFace's form, compared with transformers."""
 
 import importlib.util
 import json
@@ -40,7 +40,7 @@ TEXT = [
 
 
 class Both:
-    """A random model there and here."""
+    """A random model of transformers and its conversion."""
 
     def __init__(self, folder, seed, **config):
         self.seed = seed
@@ -54,13 +54,13 @@ class Both:
 
     @staticmethod
     def _our_ids(path, tokenizer):
-        """Our id of each of theirs, by the names of the tokens."""
+        """Return our id of each of their ids, by the names of the tokens."""
         special = {"<pad>": PAD_ID, "</s>": END_ID, "<unk>": UNKNOWN_ID}
         names = [*json.loads(path.read_text("utf-8"))]
         return np.array([special[x] if x in special else _id(tokenizer, x) for x in names])
 
     def sources(self):
-        """Three random ones there and here, one of which is shorter."""
+        """Return three random sources, and the same with one cut and padded."""
         pad = len(self.source) - 1
         ids = np.random.default_rng(self.seed).integers(2, pad - 1, (3, LENGTH))
         ids[:, -1] = 0
@@ -158,7 +158,6 @@ def test_logits_equal_those_of_transformers(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", [*SHORT, *(pytest.param(i, marks=pytest.mark.slow) for i in LONG)])
 def test_searches_give_the_outputs_and_scores_of_generate(seed, tmp_path):
-    """Greedy and beam 4: outputs and scores are those of `generate`."""
     both = Both(tmp_path, seed, **random_config(seed))
     check_searches(both, alpha=(1.0, 0.0, 0.6)[seed % 3])
 
@@ -180,7 +179,7 @@ def test_tokens_of_real_text_equal_those_of_transformers(is_separate, tmp_path):
     files = [Path(folder) / "multi30k" / f"train.{language}" for language in ("en", "de")]
     sides = [file.read_text("utf-8").splitlines() for file in files]
     protos = [train_spm(sentences[:2000], 1500) for sentences in sides]
-    # German text is full of what an English model does not know.
+    # An English model does not know many characters of German text.
     check_tokens(tmp_path, protos, [*sides[0][2000:4000], *sides[1][2000:2200]], is_separate)
 
 
@@ -212,7 +211,7 @@ def check_tokens(folder, protos, sentences, is_separate=False):
 
 
 def without_rows(proto, sentences):
-    """Those without several unknown characters in a row, which are one token there; most are."""
+    """Return the sentences without runs of unknown characters, which are one token there."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
     pieces = {*pieces_of(proto)}
     left = [
@@ -301,7 +300,7 @@ def test_training_refuses_tags_that_the_tokenizer_splits(several):
         validate_tags(tokenizer, [">>deu<<"])
 
 
-# What is wrong
+# Wrong folders
 
 
 def spoil_config(folder, **options):
@@ -408,7 +407,7 @@ def test_files_that_contradict_each_other_are_refused(folder):
 
 @pytest.mark.once
 def test_an_older_file_gives_the_same_weights(folder):
-    """Of before safetensors: each matrix by all of its names, and the table of positions."""
+    # A file from before safetensors has each matrix by all its names, and the positions.
     torch = pytest.importorskip("torch")
     from transformers import MarianMTModel
 

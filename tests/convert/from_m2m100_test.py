@@ -1,4 +1,4 @@
-"""Another library's answer: transformers on M2M-100 and NLLB-200."""
+"""M2M-100 and NLLB-200 models, compared with transformers."""
 
 import pytest
 
@@ -91,7 +91,6 @@ def test_logits_equal_those_of_transformers(tmp_path, index):
     "index", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, len(SHAPES)))]
 )
 def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
-    """Greedy and beam 4: outputs and scores are those of `generate`."""
     kind, alpha = ("m2m100", "nllb")[index % 2], (1.0, 0.7)[index % 2]
 
     def share_of_ended(seed):
@@ -111,7 +110,6 @@ def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
 @ONCE
 @pytest.mark.parametrize("kind", LANGUAGES)
 def test_tokens_and_text_equal_those_of_their_tokenizer(tmp_path, kind):
-    """Of text, tokens are those of their tokenizer; of tokens, text."""
     theirs, tokenizer = make_folder(tmp_path / "m", kind=kind)
     translator = convert(tmp_path / "m", kind)
     rows = their_ids(theirs.config.vocab_size)
@@ -126,7 +124,6 @@ def test_tokens_and_text_equal_those_of_their_tokenizer(tmp_path, kind):
 
 @ONCE
 def test_pieces_outside_the_vocabulary_are_unknown(tmp_path):
-    """They are unknown to the model, and text is split as before."""
     lacking = pieces_of(sentencepiece_model(97))[3:40:6]
     theirs, tokenizer = make_folder(tmp_path / "m", lacking=lacking)
     translator = convert(tmp_path / "m")
@@ -140,7 +137,6 @@ def test_pieces_outside_the_vocabulary_are_unknown(tmp_path):
 
 @ONCE
 def test_nllb_reads_a_sentencepiece_model(tmp_path):
-    """Without a tokenizer.json, languages are behind the pieces, in the order that a file says."""
     make_folder(tmp_path / "m", kind="nllb")
     expected = convert(tmp_path / "m", "nllb").tokenizer
     (tmp_path / "m" / "unused").rename(tmp_path / "m" / "sentencepiece.bpe.model")
@@ -161,7 +157,7 @@ def check_same_tokens(actual, expected):
 def test_languages_come_from_arguments_then_configurations(tmp_path):
     folder = tmp_path / "m"
     make_folder(folder)
-    translator = kt.Translator.from_preset(kt.convert.m2m100(folder))  # those of the tokenizer
+    translator = kt.Translator.from_preset(kt.convert.m2m100(folder))  # the tokenizer's languages
     assert translator.metadata.items() >= {"source": "en", "target": "de"}.items()
     assert translator.preprocessor.source_prefix == ("__en__",)
     assert translator.preprocessor.target_prefix == ("__de__",)

@@ -593,7 +593,7 @@ def test_a_full_disk_is_not_a_damage_of_a_zip(tmp_path):
     assert error.value.errno == errno.EFBIG
 
 
-# What a converted model can do
+# Converted models
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What `generate` of transformers does by a folder's options, the converted search does too."""
+"""Searches converted from a folder's options, compared with `generate` of transformers."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ CASES = {
     "beams, penalized": {**BEAMS, **_END, "repetition_penalty": 1.7},
     "a softmax without padding": {**BEAMS, "renormalize_logits": True, "bad_words_ids": [[PAD]]},
 }
-# Each option alone, since one may hide what another does.
+# Each option alone, since one may hide another's effect.
 ALONE = {
     "greedy": {},
     "banned": {**BEAMS, **_BANNED},
@@ -79,7 +79,7 @@ def test_outputs_equal_those_of_generate(name, tmp_path, caplog):
 
 
 def found(both, sources):
-    """The best outputs of our search, and their scores."""
+    """Return the best outputs of our search, and their scores."""
     results = both.ours.search_batch(both.source[sources], 1)
     return [np.array(ops.convert_to_numpy(x)[:, 0]) for x in results]
 
@@ -92,7 +92,7 @@ def folder(tmp_path_factory):
 
 
 def search(folder, config=None, **options):
-    """The search of other options, in their own file or in the configuration."""
+    """Return the search for options in their own file or in the configuration."""
     own = folder / "generation_config.json"
     own.unlink(missing_ok=True)
     opened = open_checkpoint(folder)

@@ -72,7 +72,7 @@ def pieces_of(proto):
 
 
 def vocabulary(protos, size=None, more=()):
-    """Token -> id: the end token, the unknown one, what the protos have, and padding last."""
+    """Return token -> id: the end token, the unknown token, the pieces, and padding last."""
     pieces = dict.fromkeys(itertools.chain(*map(pieces_of, protos)))
     names = [piece for piece in pieces if piece not in ("<unk>", "<s>", "</s>")]
     names = [*more, *names]

@@ -1,4 +1,4 @@
-"""What the conversion of a model of the paper's base size takes."""
+"""The memory that the conversion of a base model takes."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 
-# Memory beyond what the process has once a small model has been converted: all is loaded then.
+# Memory beyond that of a process that has converted a small model.
 SCRIPT = """
 import json, sys, time
 import keras_transformer as kt

@@ -1,4 +1,4 @@
-"""Marian's own models in NumPy: random ones in its files, and what they compute.
+"""Marian's own models in NumPy: random models in its files, and their log-probabilities.
 
 Written from the formulas of Marian's Transformer, with its names and its order of d_model.
 """

@@ -1,4 +1,4 @@
-"""Another library's answer: what `tokenizers` makes of a `tokenizer.json`."""
+"""Conversions of a `tokenizer.json`, compared with the library `tokenizers`."""
 
 import json
 
@@ -61,7 +61,7 @@ def test_tokens_equal_those_of_the_tokenizers_library(make):
     ours = Tokenizer(sentencepiece_proto(values))
     processor = ours._processor
     assert {"eng_Latn", "<mask>", "<pad>"} <= {*token_names(values).values()}
-    # At the end white space would be a token there, and without a normaliser at the beginning.
+    # White space at the end is a token there, and without a normalizer at the beginning.
     odd = [s.strip() if values["normalizer"] is None else s.rstrip() for s in ODD_TEXT]
     for sentence in filter(None, [*text(100), *text(100, side=1), *odd]):
         expected = theirs.encode(sentence, add_special_tokens=False)
@@ -70,7 +70,7 @@ def test_tokens_equal_those_of_the_tokenizers_library(make):
 
 
 def first_of_several(values):
-    """The place of a merge whose piece is made by the next one too."""
+    """Return the place of a merge whose piece the next merge makes too."""
     made = ["".join(pair) for pair in values["model"]["merges"]]
     return next(i for i in range(len(made) - 1) if made[i] == made[i + 1])
 

@@ -1,4 +1,4 @@
-"""Weights there and here."""
+"""Mappings between our weights and other libraries'."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_weights_of_another_shape_are_refused():
 def test_embeddings_are_reordered():
     model = new_model(tie_weights=False)
     order = halves_to_interleaved(16)
-    # Three are there twice.
+    # Three rows are used twice.
     rows = np.append(np.random.default_rng(0).permutation(57), [5, 5, 9])
     table, layer = normal(57, 16), model.decoder.token_embedding
     assign_embeddings(layer.embeddings, table, rows, order)

@@ -1,4 +1,4 @@
-"""What an export replaces: an earlier export to the same format, and nothing else."""
+"""Folders that an export replaces, and models and options that it refuses."""
 
 import json
 import re

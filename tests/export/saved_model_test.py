@@ -80,7 +80,7 @@ def test_translations_equal_pythons(translator, serve):
         f"\t{' '.join(SENTENCES[:2])}\r\n\r\n- {SENTENCES[3]}  \n12.\u2028 1) {SENTENCES[4]}\n"
     ]
     texts += ["- ", "\r\n", "  \n ", "a\rb\x85c", "...\n中文", "-5 dogs\n(b) cats\n\n"]
-    # Only Python takes tags out of what the model reads, and symbols that the vocabulary lacks.
+    # Only Python takes out tags, and symbols that the vocabulary lacks.
     sentences = [x for x in SENTENCES + ODD + texts if "<s>" not in x and "\0" not in x]
     translations, scores = serve(sentences)
     expected = list(translator.translate(sentences, split="lines"))

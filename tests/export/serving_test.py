@@ -1,4 +1,4 @@
-"""What `docs/serving.md` says of a SavedModel, done in processes without this package."""
+"""The commands of `docs/serving.md` for a SavedModel, in processes without this package."""
 
 import importlib.util
 import json

@@ -79,7 +79,7 @@ def test_ctranslate2_gives_the_models_probabilities(translator, exported):
 
 
 def log_probabilities(model, sources, targets):
-    """Those of the tokens of each target and of its end, `(target + 1,)` each."""
+    """Return the log-probabilities of each target's tokens and of its end, `(target + 1,)`."""
     inputs = {
         "encoder_token_ids": pad([[*source, END_ID] for source in sources]),
         "decoder_token_ids": pad([[START_ID, *target] for target in targets]),
@@ -127,7 +127,7 @@ def test_sentences_of_a_thousand_tokens_keep_their_probabilities(tmp_path):
     pieces = json.loads((tmp_path / "model" / "shared_vocabulary.json").read_text())
     (result,) = model.score_batch([[pieces[i] for i in source]], [[pieces[i] for i in target]])
     (expected,) = log_probabilities(translator.model, [source], [target])
-    # The sinusoids of far positions are those of angles that float32 rounds.
+    # float32 rounds the angles of the sinusoids of far positions.
     assert_close(result.log_probs, expected, atol=1e-3)
 
 

@@ -85,7 +85,7 @@ def test_transformers_gives_the_same_outputs(options, tmp_path):
             attention_mask=torch.tensor(sources != PAD_ID),
             decoder_input_ids=torch.tensor(targets),
         ).logits
-    # Their layer normalisations add 1e-5, and ours 1e-6 where nothing is said.
+    # Their layer normalizations add 1e-5, and ours 1e-6 by default.
     atol = 1e-4 if "layer_norm_epsilon" in options else 2e-3
     assert_close(translator.model(inputs, training=False), logits, atol=atol)
 

@@ -1,4 +1,4 @@
-"""Files for Marian itself: what its formulas in NumPy compute from them."""
+"""Files for Marian itself, computed with its formulas in NumPy."""
 
 import numpy as np
 import pytest
