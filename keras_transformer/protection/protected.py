@@ -8,10 +8,11 @@ from itertools import cycle
 from operator import attrgetter
 
 from keras_transformer.protection.alignment import SYMBOL, WHOLE_SYMBOL, Alignment, Link
-from keras_transformer.protection.patterns import compiled, find
 from keras_transformer.protection.pieces import (
     LETTERS,
     Piece,
+    compiled,
+    find,
     joined,
     merged,
     taken,

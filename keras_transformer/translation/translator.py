@@ -28,7 +28,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.option_fields import from_keywords
 from keras_transformer.presets.format import Preset
 from keras_transformer.progress import messages_shown
-from keras_transformer.protection.patterns import compiled
+from keras_transformer.protection.pieces import compiled
 from keras_transformer.protection.spans import MarkedText
 from keras_transformer.tasks.task import (
     Task,
