@@ -62,7 +62,7 @@ def lines(count, seed):
 
 @pytest.mark.once
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
-def test_with_bytes_all_text_comes_back(model_type):
+def test_byte_fallback_restores_all_text(model_type):
     text = lines(600, seed=1)
     tokenizer = Tokenizer.train(
         text, 1200, model_type, 0.99, normalization="identity", byte_fallback=True
@@ -75,7 +75,7 @@ def test_with_bytes_all_text_comes_back(model_type):
 
 
 @pytest.mark.once
-def test_without_bytes_what_is_covered_comes_back_and_the_rest_is_unknown():
+def test_without_byte_fallback_only_covered_characters_are_restored():
     text = lines(600, seed=1)
     tokenizer = Tokenizer.train(text, 1300, character_coverage=0.99, normalization="identity")
     characters = {*"".join(text)}

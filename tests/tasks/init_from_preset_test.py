@@ -57,7 +57,7 @@ def log_loss(translator, pairs):
     return np.mean(losses)
 
 
-def test_a_parser_of_more_symbols_than_its_preset_is_no_translator_with_reserved_symbols(tmp_path):
+def test_a_parser_must_have_the_vocabulary_size_of_its_preset(tmp_path):
     parser = new_parser()
     parser.save_to_preset(tmp_path / "parser")
     size = parser.model.config.vocabulary_size + len(SYMBOLS)
@@ -69,7 +69,7 @@ def test_a_parser_of_more_symbols_than_its_preset_is_no_translator_with_reserved
 @pytest.mark.parametrize(
     "convert", [pytest.param(x, marks=pytest.mark.slow) for x in (marian, m2m100, fsmt)]
 )
-def test_begins_with_a_converted_model(convert, tmp_path):
+def test_a_training_begins_with_a_converted_model(convert, tmp_path):
     translator = convert(tmp_path / "theirs")
     translator.save_to_preset(tmp_path / "preset")
     pairs = sentence_pairs(12) if convert is marian else [*zip(text(12), text(12, side=1))]
@@ -101,7 +101,7 @@ def test_begins_with_a_converted_model(convert, tmp_path):
 
 
 @pytest.mark.once
-def test_a_prefix_is_part_of_what_is_stored_and_never_sampled(tmp_path):
+def test_a_prefix_is_stored_with_each_sentence_and_not_sampled(tmp_path):
     plain = tokenizer()
     prefixed = PrefixedTokenizer(plain, ["▁the"])
     (first,) = plain.tokens_to_ids(["▁the"])

@@ -38,7 +38,7 @@ def test_the_training_step_is_traced_once_for_a_shape(tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16", "mixed_float16"])
-def test_precision_is_the_model_s_and_no_other_s(tmp_path, precision):
+def test_precision_changes_only_the_policy_of_the_model(tmp_path, precision):
     options = from_keywords(
         TrainingOptions,
         {"output_dir": tmp_path, "num_layers": 1, "scale": 0.25, "precision": precision},

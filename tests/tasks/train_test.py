@@ -51,7 +51,7 @@ def trained(texts, tmp_path_factory):
     return folder, kt.Translator.train(*parallel_texts(texts), **options)
 
 
-def test_train_a_translator(trained, tmp_path):
+def test_a_trained_translator_is_saved_and_scored(trained, tmp_path):
     folder, translator = trained
     results = json.loads((folder / "results.json").read_text())
     assert results["steps"] == 5 and len(results["history"]["val_bleu"]) == 3
@@ -122,7 +122,7 @@ def test_wrong_options_of_a_training_are_refused_and_its_model_stays(
 
 
 @pytest.mark.once
-def test_the_folder_must_be_named(texts):
+def test_a_training_requires_an_output_folder(texts):
     with pytest.raises(kt.UserError, match="`output_dir` is required"):
         kt.Translator.train(*parallel_texts(texts), **SMALL)
 
@@ -142,7 +142,7 @@ def test_a_training_logs_what_it_compiles(texts, tmp_path, caplog):
     [{}, {"average": 1}, {"ema": 0.5}, {"keep_best": "val_loss", "average": 1, "patience": 1}],
     ids=str,
 )
-def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, choice):
+def test_resuming_a_finished_training_changes_nothing(texts, tmp_path, choice):
     # With a moving average too, which must not find its way into the weights between two `fit`.
     options = {**SMALL, "steps": 3, "output_dir": tmp_path, **choice}
     first = kt.Translator.train(*parallel_texts(texts), **options)
@@ -171,7 +171,7 @@ def trained_parser(texts, tmp_path_factory):
     return folder, kt.ConstituencyParser.train(*trees, **options)
 
 
-def test_train_a_parser(trained_parser):
+def test_a_trained_parser_is_saved_and_scored(trained_parser):
     folder, parser = trained_parser
     (tree,) = parser([["The", "dog", "runs", "."]])
     assert tree.leaves() == ["The", "dog", "runs", "."]
@@ -235,7 +235,7 @@ def test_fine_tuning_keeps_the_search_the_alignment_and_the_license_of_its_base(
     assert license_in(card) == "cc-by-4.0" and f"fine-tuned from {tmp_path / 'base'}" in card
 
 
-def test_fine_tuning_has_defaults_of_its_own_and_keeps_what_was_given(trained, tmp_path):
+def test_fine_tuning_has_its_own_defaults(trained, tmp_path):
     names = ("steps", "interval", "warmup_steps", "cooldown_steps", "average", "peak_learning_rate")
 
     def found(name, **options):
@@ -256,16 +256,14 @@ def test_fine_tuning_has_defaults_of_its_own_and_keeps_what_was_given(trained, t
 
 
 @pytest.mark.parametrize(("warmup_steps", "is_told"), [(50, True), (3, False)])
-def test_fewer_updates_than_the_warmup_are_warned_of(
-    texts, tmp_path, caplog, warmup_steps, is_told
-):
+def test_a_training_warns_if_the_warmup_is_longer(texts, tmp_path, caplog, warmup_steps, is_told):
     options = {**SMALL, "steps": 3, "warmup_steps": warmup_steps, "output_dir": tmp_path}
     kt.Translator.train(*parallel_texts(texts), **options)
     assert ("`steps=3` is less than `warmup_steps=50`" in caplog.text) == is_told
     assert ("only reaches 6 % of its peak" in caplog.text) == is_told
 
 
-def test_a_training_tells_its_progress_and_scores_unless_verbose_is_false(
+def test_a_training_logs_progress_and_scores_if_verbose(
     trained, texts, tmp_path, monkeypatch, capfd
 ):
     # As in a program without a log. (pytest has handlers.)
@@ -307,7 +305,7 @@ def test_fine_tuning_a_parser(trained_parser, texts, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_presets_that_no_training_begins_with(texts, tmp_path):
+def test_a_training_cannot_begin_with_these_presets(texts, tmp_path):
     run = tmp_path / "run"
 
     def begin(init, **others):

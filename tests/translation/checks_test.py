@@ -29,7 +29,7 @@ def kinds(check):
     return [finding.kind for finding in check.findings]
 
 
-def test_only_faulty_translations_have_findings_that_name_the_fault(translator):
+def test_findings_name_the_fault_of_a_translation(translator):
     first, second, third = (f"{x}." for x in WHOLE.removesuffix(".").split(". "))
     translations = [
         WHOLE,

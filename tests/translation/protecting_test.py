@@ -60,7 +60,7 @@ def test_texts_of_attributes_are_translated_in_html(translator):
     assert 'src="a dog.png"' in found and 'name="a man"' in found
 
 
-def test_a_sentence_of_markup_goes_on_in_the_next_line(translator):
+def test_line_breaks_of_markup_do_not_end_sentences(translator):
     for markup in ("html", "markdown"):
         (text,) = translator.protecting(markup).prepare(["A dog\nruns *fast*\nhome. A cat."])
         assert len(text.sentences) == 2
@@ -85,7 +85,7 @@ def without_symbols():
     return kt.Translator.from_preset(MODEL.with_name("multi30k_en_fr"), beam_size=1)
 
 
-def test_a_text_that_is_scored_is_read_as_it_is_by_a_model_without_symbols(without_symbols):
+def test_unsplit_texts_are_read_with_their_tags_by_models_without_symbols(without_symbols):
     (parts,) = without_symbols.prepare(["A <b>dog</b>."], split=None)
     assert parts.sentences == ["A <b>dog</b>."] and parts.units[0].protected is None
     (parts,) = without_symbols.protecting(None, ["x"]).prepare(["A <b>dog</b>."], split=None)

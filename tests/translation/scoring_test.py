@@ -42,7 +42,7 @@ def tokens_to_ids(translator, sources=SOURCES):
         ("sampling", ("▁dog",)),
     ],
 )
-def test_score_of_the_ids_that_a_search_returned_is_the_search_s(search, prefix):
+def test_ids_that_a_search_returned_have_its_score(search, prefix):
     translator = new_translator(search, prefix)
     sources = tokens_to_ids(translator)
     width = max(map(len, sources))
@@ -79,7 +79,7 @@ class Echo(Translator):
 
 
 @pytest.mark.parametrize("has_symbols", [False, True])
-def test_score_of_a_text_with_placeholders_is_the_score_that_the_search_reported(has_symbols):
+def test_texts_with_placeholders_have_the_score_of_the_search(has_symbols):
     text = TranslationPreprocessor(tokenizer())
     text = text.with_symbols() if has_symbols else text
     model = new_model(vocabulary_size=text.tokenizer.vocabulary_size)
@@ -92,7 +92,7 @@ def test_score_of_a_text_with_placeholders_is_the_score_that_the_search_reported
     assert len(scores[0].token_log_probs) > len(scores[1].token_log_probs)
 
 
-def test_log_probs_are_those_of_the_model_s_logits():
+def test_log_probs_are_computed_from_the_logits():
     model = new_model()
     sources, targets = [[5, 6, 7, END_ID], [8, END_ID]], [[9, END_ID], [4, 5, 6, 7, END_ID]]
     outputs = teacher_forced(model, sources, targets, batch_tokens=64)

@@ -21,7 +21,7 @@ def new_translator(**options):
     return kt.Translator(new_model(), tokenizer(), source_end=False, search=search, **options)
 
 
-def test_the_search_sees_no_end():
+def test_sources_without_end_token_are_searched_without_it():
     translator = new_translator()
     for text, (translation, score) in zip(TEXTS, translator.translate(TEXTS)):
         ids = tokenizer().encode([text])[0]
@@ -34,7 +34,7 @@ def test_the_search_sees_no_end():
 
 
 @pytest.mark.once
-def test_as_many_tokens_as_may_be():
+def test_a_source_without_end_token_has_room_for_one_token_more():
     text = "the dog sees a house"
     ids = tokenizer().encode([text])[0]
     for source_end, most in ((True, 4), (False, 5)):
@@ -48,7 +48,7 @@ def test_as_many_tokens_as_may_be():
 
 
 @pytest.mark.once
-def test_a_preset_keeps_it(tmp_path):
+def test_a_preset_keeps_whether_sources_end(tmp_path):
     for source_end in (True, False):
         translator = kt.Translator(new_model(), tokenizer(), source_end=source_end)
         translator.save_to_preset(tmp_path / "preset")
@@ -56,7 +56,7 @@ def test_a_preset_keeps_it(tmp_path):
 
 
 @pytest.mark.once
-def test_a_training_goes_on_without_it(tmp_path):
+def test_a_training_from_a_preset_keeps_sources_without_end_token(tmp_path):
     texts = {"en": ["the dog sees a cat", "the house"], "de": ["ein Hund", "das kleine Haus"]}
     for side, lines in texts.items():
         for name in ("train", "val"):

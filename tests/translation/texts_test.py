@@ -98,19 +98,19 @@ CASES = [
 
 
 @pytest.mark.parametrize(("language", "marked"), CASES, ids=lambda value: value[:30])
-def test_what_stands_between_sentences_is_kept_apart(language, marked):
+def test_text_between_sentences_is_not_translated(language, marked):
     text = marked.replace("|", "")
     split = split_text(text, "sentences", language)
     assert split.join(split.sentences).text == text
     assert split.sentences == [part for part in marked.split("|") if any(map(str.isalpha, part))]
 
 
-def test_a_sentence_over_two_lines_is_one_where_lines_do_not_end_sentences():
+def test_wrapped_lines_do_not_end_sentences():
     split = split_text("A dog\nruns. A cat.", "sentences", breaks_end_sentences=False)
     assert split.sentences == ["A dog\nruns.", "A cat."]
 
 
-def test_lines_and_whole_texts():
+def test_texts_are_split_into_lines_or_not_at_all():
     text = " A dog. A cat.\n\n12\n- A man. "
     assert split_text(text, "lines").sentences == ["A dog. A cat.", "A man."]
     assert split_text(text, "lines").between == [" ", "\n\n12\n- ", " "]
@@ -163,7 +163,7 @@ def prepared(split):
     return PreparedText("", [split], [])
 
 
-def test_the_best_of_a_text_are_the_best_sums_of_its_sentences():
+def test_n_best_of_a_text_have_the_largest_sums_of_scores():
     generator = np.random.default_rng(3)
     found = [
         [(f"{i}{j}", score) for j, score in enumerate(sorted(-generator.random(count)))][::-1]
@@ -189,14 +189,14 @@ def test_a_sentence_without_output_leaves_the_others():
 # What `Translator` makes of texts, with a model that copies
 
 
-def test_texts_of_any_size_come_back_as_they_were():
+def test_texts_without_sentences_come_back_unchanged():
     texts = ["", " \n ", "the dog\u2028a cat", "\tthe dog\n\n- a cat\n  ", "12.", "a dog"]
     translator = copying_translator()
     assert translator(texts) == texts
     assert [translator(text) for text in texts] == texts
 
 
-def test_the_preset_says_how_its_texts_were():
+def test_metadata_of_a_preset_choose_how_texts_are_split():
     text = "the dog. the cat.\nthe man."
     sizes = {}
     for split in ("sentences", "lines", None):
@@ -248,7 +248,7 @@ def test_paragraphs_are_translated_as_their_sentences_alone(translator):
 
 
 @pytest.mark.skipif("KERAS_TRANSFORMER_DATA" not in os.environ, reason="needs the cases")
-def test_the_cases_lose_nothing(translator):
+def test_paragraphs_of_the_cases_lose_no_sentence(translator):
     path = Path(os.environ["KERAS_TRANSFORMER_DATA"]).parent / "cases/paragraphs.json"
     texts = json.loads(path.read_text("utf-8"))["texts"]
     split = translator.prepare(texts)

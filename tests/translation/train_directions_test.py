@@ -123,7 +123,7 @@ def test_a_training_of_several_directions_translates_each_by_its_tag(tmp_path):
         assert translations == as_they_are(lines)
 
 
-def test_long_lines_decide_nothing(tmp_path, caplog):
+def test_overlong_pairs_are_left_out_of_a_training_and_counted(tmp_path, caplog):
     caplog.set_level("INFO")
     (train, val), _ = texts()
     odd = [
@@ -158,7 +158,7 @@ def test_long_lines_decide_nothing(tmp_path, caplog):
 
 @pytest.mark.once
 @pytest.mark.parametrize("wrong", [None, "A dog.", 3, ["ab"], [("a", None)]], ids=repr)
-def test_what_is_no_text_is_refused_before_a_folder_is_made(tmp_path, wrong):
+def test_training_texts_are_validated_before_a_folder_is_made(tmp_path, wrong):
     for texts in ((wrong, [("a", "b")]), ([("a", "b")], wrong)):
         with pytest.raises(kt.UserError, match="must be (pairs of strings|a pair of strings)"):
             kt.Translator.train(*texts, output_dir=tmp_path / "run", steps=1)

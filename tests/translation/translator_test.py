@@ -52,7 +52,7 @@ def copied_score(sentence):
 
 
 @pytest.mark.once
-def test_order_of_translations_and_scores():
+def test_translations_and_scores_are_in_the_order_of_the_sources():
     sentences = [*SENTENCES[:9], "", *SENTENCES[9:], "", SENTENCES[3]]
     translator = copying_translator()
     assert translator(sentences) == sentences
@@ -63,7 +63,7 @@ def test_order_of_translations_and_scores():
 
 @pytest.mark.once
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 40])
-def test_stream_longer_than_the_window(monkeypatch, count):
+def test_streams_longer_than_a_window_are_translated_completely(monkeypatch, count):
     monkeypatch.setattr(translator_module, "in_windows", partial(in_windows, size=7))
     stream = (sentence for sentence in SENTENCES[:count])
     translations = [text for text, _ in copying_translator().translate(stream)]
@@ -87,17 +87,6 @@ def test_stream_is_read_a_window_at_a_time(monkeypatch):
 
 
 @pytest.mark.once
-def test_many_lengths_make_few_shapes():
-    sentences = ["a " * count for count in range(1, 200)]
-    translator = copying_translator(batch_tokens=1024)
-    translator(sentences)
-    shapes = translator.search.shapes
-    assert sum(rows for rows, _ in shapes) >= 199
-    assert len({length for _, length in shapes}) <= 16
-    assert len(set(shapes)) <= 20
-
-
-@pytest.mark.once
 def test_windows_of_all_sizes_make_few_shapes_on_request():
     translator = copying_translator(batch_tokens=256)
     token = batch_sizes.set(FEW_SIZES)
@@ -112,11 +101,13 @@ def test_windows_of_all_sizes_make_few_shapes_on_request():
 
 @pytest.mark.once
 @pytest.mark.parametrize("batch_tokens", [1, 50, 64, 100, 1000, 4096])
-def test_batches_keep_to_the_budget(batch_tokens):
+def test_batches_of_many_lengths_have_few_shapes_within_the_budget(batch_tokens):
     translator = copying_translator(batch_tokens)
-    translator(SENTENCES * 5)
-    for rows, length in translator.search.shapes:
-        assert rows * length <= batch_tokens or rows == 1
+    translator(["a " * count for count in range(1, 200)])
+    shapes = translator.search.shapes
+    assert sum(rows for rows, _ in shapes) >= 199
+    assert len({length for _, length in shapes}) <= 16 and len(set(shapes)) <= 24
+    assert all(rows * length <= batch_tokens or rows == 1 for rows, length in shapes)
 
 
 @pytest.mark.once
@@ -140,7 +131,7 @@ class Always(kt.BeamSearch):
 
 
 @pytest.mark.once
-def test_a_line_gives_a_line():
+def test_the_translation_of_a_line_is_one_line():
     texts = ["the dog", "a cat"]
     with_bytes = Tokenizer.train(texts, 280, byte_fallback=True, normalization="identity")
     (output,) = with_bytes.encode([f"the{BREAKS}dog"])
@@ -213,7 +204,7 @@ def test_the_end_token_stays_when_a_sentence_is_cut():
 
 
 @pytest.mark.once
-def test_sentences_of_which_the_vocabulary_knows_nothing():
+def test_unknown_sources_are_recognized():
     sentences = ["中文", "中 文 。", "🙂", "the 中", "the dog", "", " ", "\0", "東京"]
     checks = copying_translator().prepare(sentences, split=None)
     assert [check.is_unknown for check in checks] == [1, 1, 1, 0, 0, 0, 0, 1, 0]
@@ -222,7 +213,7 @@ def test_sentences_of_which_the_vocabulary_knows_nothing():
 
 
 @pytest.mark.once
-def test_one_warning_a_call_names_the_sources_that_are_not_read_whole():
+def test_a_call_warns_once_of_sources_that_are_not_read_whole():
     translator = copying_translator(max_source_length=4)
     with pytest.warns(UserWarning) as warned:
         translator(["the dog", "the 🙂", "a a a a a a", *["中"] * 6], split=None)
@@ -241,7 +232,7 @@ def test_one_warning_a_call_names_the_sources_that_are_not_read_whole():
 
 
 @pytest.mark.once
-def test_sources_in_the_language_of_the_translations_are_warned_of():
+def test_a_call_warns_of_sources_in_the_target_language():
     sentences = ["the dog runs and the cat sees the house"] * 10
     languages = {"source": "de", "target": "en"}
     with pytest.warns(UserWarning, match="look like en, but the model translates from de") as told:
@@ -254,7 +245,7 @@ def test_sources_in_the_language_of_the_translations_are_warned_of():
 
 
 @pytest.mark.once
-def test_windows_are_answered_one_by_one():
+def test_each_window_is_translated_before_the_next_is_read():
     asked = []
 
     def windows():
@@ -269,7 +260,7 @@ def test_windows_are_answered_one_by_one():
 
 
 @pytest.mark.once
-def test_what_comes_before_an_error_is_translated():
+def test_texts_before_an_error_of_the_stream_are_translated():
     def stream():
         yield from ("the dog", "a cat")
         raise OSError("the disk is gone")
@@ -321,7 +312,7 @@ TEXTS = ["the dog", "", "a small cat sees the dog", "ж", "東京", "the red hou
 
 
 @pytest.mark.each_backend_long
-def test_equals_the_search_of_each_sentence(translator, results):
+def test_translations_equal_the_search_of_each_sentence(translator, results):
     for text, (translation, score) in zip(TEXTS, results):
         if not text:
             assert (translation, score) == ("", 0.0)
@@ -342,7 +333,7 @@ def test_n_best_begins_with_the_best(translator, results):
         assert len(others) == 1 and others[0][1] <= best[1]
 
 
-def test_search_options_are_passed_on(translator):
+def test_search_options_reach_the_search(translator):
     greedy = Translator(translator.model, tokenizer(), extra_length=3, beam_size=1, alpha=0.0)
     source = np.array([[*tokenizer().encode([TEXTS[0]])[0], END_ID]])
     _, scores = greedy_search(translator.model, source, extra_length=3)
@@ -354,7 +345,7 @@ def test_search_options_are_passed_on(translator):
         next(of_function.n_best(TEXTS, 2))
 
 
-def test_samples_depend_on_the_seed_alone(translator):
+def test_samples_depend_only_on_the_seed(translator):
     sampler = Translator(translator.model, tokenizer(), extra_length=3, search="random", seed=1)
     forward = sampler(TEXTS)
     assert sampler(TEXTS) == forward
@@ -377,7 +368,7 @@ def test_samples_depend_on_the_place_in_the_call_and_not_on_batches(translator, 
     assert [outputs[0][0] for part in parts for outputs in part] == whole[7:]
 
 
-def test_other_orders_give_the_same(translator, results):
+def test_translations_do_not_depend_on_the_order_of_sources(translator, results):
     assert translator(TEXTS) == [translation for translation, _ in results]
     assert translator([]) == []
     again = list(translator.translate(iter(TEXTS[::-1])))[::-1]
@@ -423,7 +414,7 @@ def test_an_output_that_is_impossible_is_empty(translator):
 
 
 @pytest.mark.parametrize("search", ["greedy", "random"])
-def test_a_model_whose_logits_are_no_numbers_is_no_translator(search):
+def test_nan_logits_raise_an_error(search):
     model = new_model(num_layers=1)
     bias = model.decoder.layers[0].feed_forward.output_dense.bias
     bias.assign(np.full(bias.shape, np.nan))
@@ -444,7 +435,7 @@ def test_learned_positions_are_used_to_the_last():
     assert len(translator([text])) == 1
 
 
-def test_a_very_long_sentence():
+def test_a_sentence_of_thousands_of_characters_is_translated():
     # One position at a time would take long: the model is told to end at once.
     model = new_model()
     end = to_numpy(model.encoder.token_embedding.embeddings)[END_ID]

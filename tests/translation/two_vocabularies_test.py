@@ -59,7 +59,7 @@ def searched(translator, text, search):
 
 
 @pytest.mark.parametrize("prefixes", [PREFIXES, {"source_prefix": (), "target_prefix": ()}])
-def test_gives_what_the_search_gives(prefixes):
+def test_two_vocabularies_and_prefixes_give_what_the_search_gives(prefixes):
     translator = new_translator(search=kt.BeamSearch(2, 0.0), **prefixes)
     count = len(translator.preprocessor.target_prefix)
     for text, (translation, score) in zip(TEXTS, translator.translate(TEXTS)):
@@ -101,7 +101,7 @@ def test_n_best_and_samples_begin_with_the_prefix():
 
 
 @pytest.mark.once
-def test_what_is_missed_of_a_source_is_told_by_its_own_vocabulary():
+def test_the_vocabulary_of_sources_decides_what_is_unknown():
     translator = new_translator(max_source_length=6)  # the prefix and the end token among them
     lengths = [len(ids) for ids in source_tokenizer().encode(["a " * n for n in range(1, 8)])]
     checks = translator.prepare(["a " * n for n in range(1, 8)], split=None)
@@ -125,7 +125,7 @@ def test_a_long_source_keeps_its_prefix():
 
 
 @pytest.mark.once
-def test_one_tokenizer_is_both():
+def test_a_single_tokenizer_serves_both_sides():
     translator = kt.Translator(new_model(), tokenizer())
     assert translator.source_tokenizer is translator.tokenizer is tokenizer()
     assert translator.preprocessor.source_prefix == translator.preprocessor.target_prefix == ()
