@@ -14,7 +14,7 @@ from keras import ops
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.models.replication import is_in_scope
-from keras_transformer.weights.weights_file import DAMAGE, validate_checksum, write_checksum
+from keras_transformer.weights.weights_file import datasets, opened, write_checksum
 
 _ENDING, _RANK = ".lora.h5", "rank"
 _MATRICES = ("lora_kernel_a", "lora_kernel_b")
@@ -114,26 +114,17 @@ def _validate_ending(filepath: str | os.PathLike) -> None:
 
 def _read(filepath: str | os.PathLike) -> tuple[int, dict[str, np.ndarray]]:
     """Return the rank, and the matrices by path."""
-    matrices = {}
-
-    def keep(name, item):
-        if isinstance(item, h5py.Dataset):
-            matrices[name] = item[()]
-
     try:
-        validate_checksum(filepath)
-        with h5py.File(filepath) as file:
-            file.visititems(keep)
-            return int(file.attrs[_RANK]), matrices
-    except DAMAGE as error:
+        with opened(filepath) as file:
+            return int(file.attrs[_RANK]), {x: item[()] for x, item in datasets(file).items()}
+    except UserError as error:
         raise UserError(f"{filepath} is not a file of LoRA weights, or it is damaged.") from error
 
 
 def _shapes(layers: Sequence[keras.layers.Dense], rank: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the layers' matrices, by path."""
-    shapes = {}
-    for layer in layers:
-        inputs, outputs = layer.kernel.shape
-        for name, shape in zip(_MATRICES, ((inputs, rank), (rank, outputs))):
-            shapes[f"{layer.path}/{name}"] = shape
-    return shapes
+    return {
+        f"{layer.path}/{name}": (rank, size) if name == _MATRICES[1] else (size, rank)
+        for layer in layers
+        for name, size in zip(_MATRICES, layer.kernel.shape)
+    }

@@ -13,7 +13,7 @@ import numpy as np
 from keras_transformer.errors import UserError
 from keras_transformer.files import lock_folder, remove_leftovers
 from keras_transformer.option_fields import fine_tuned_defaults, fixed_settings
-from keras_transformer.training.distribution import Devices, use_devices
+from keras_transformer.training.distribution import Devices, choose_devices, make_deterministic
 from keras_transformer.training.processes import Processes
 from keras_transformer.training.training_state import TrainingState, as_json, find_start
 
@@ -113,7 +113,12 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
         steps = getattr(steps, "fine_tuned", lambda _, steps: steps)(where, steps)
     began = time.time()
     folder = Path(where.output_dir)
-    devices = use_devices(options.devices)
+    shared = options.devices
+    if shared.deterministic:
+        make_deterministic()
+    devices = choose_devices(
+        shared.replicas, shared.coordinator, shared.num_processes, shared.process_id
+    )
     _set_seeds(where.seed)
 
     lock = None

@@ -11,7 +11,6 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.training.processes import Processes, exit_at_once_on_error
-from keras_transformer.training.stage_options import DeviceOptions
 from keras_transformer.validation import positive_integer
 
 
@@ -49,25 +48,6 @@ class Devices:
         """
         backend = keras.backend.backend()
         return backend == "jax" or (backend == "tensorflow" and self.num_replicas == 1)
-
-
-def use_devices(options: DeviceOptions) -> Devices:
-    """Choose devices with `choose_devices`, given `DeviceOptions`.
-
-    Args:
-        options: `DeviceOptions`. `deterministic` applies to the whole process from then on.
-
-    Returns:
-        A `Devices`.
-
-    Raises:
-        UserError: as for `choose_devices`.
-    """
-    if options.deterministic:
-        make_deterministic()
-    return choose_devices(
-        options.replicas, options.coordinator, options.num_processes, options.process_id
-    )
 
 
 def choose_devices(

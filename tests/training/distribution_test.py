@@ -29,15 +29,10 @@ def test_one_device_needs_no_strategy():
         pass
 
 
-@pytest.mark.parametrize("num_replicas", [0, -2])
-def test_fewer_than_one_replica_is_refused(num_replicas):
-    with pytest.raises(ValueError, match=f"`num_replicas`.*Received: num_replicas={num_replicas}"):
-        choose_devices(num_replicas)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        *(({"num_replicas": n}, f"`num_replicas`.*num_replicas={n}") for n in (0, -2)),
         ({"num_processes": 0}, "`num_processes`.*0"),
         ({"process_id": 1}, "`process_id`.*0 to 0.*process_id=1"),
         ({"num_processes": 2, "process_id": 2, "coordinator": ADDRESS}, "0 to 1.*process_id=2"),
@@ -47,30 +42,29 @@ def test_fewer_than_one_replica_is_refused(num_replicas):
         ({"coordinator": ADDRESS}, f"`coordinator` must not be set.*{ADDRESS}"),
     ],
 )
-def test_inconsistent_processes_are_refused(options, words):
+def test_invalid_numbers_of_devices_and_processes_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         choose_devices(**options)
 
 
-@pytest.mark.skipif(BACKEND == "jax", reason="the others' limit")
-def test_processes_need_jax():
-    with pytest.raises(ValueError, match="num_processes=2.*MultiWorker.*Set KERAS_BACKEND=jax"):
-        choose_devices(coordinator=ADDRESS, num_processes=2, process_id=1)
-
-
-@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's limit")
-def test_pytorch_refuses_several_devices():
-    with pytest.raises(
-        ValueError, match="PyTorch.*num_replicas=2.*KERAS_BACKEND=tensorflow or jax"
-    ):
-        choose_devices(2)
-
-
-@pytest.mark.skipif(BACKEND != "jax", reason="TensorFlow makes logical devices, PyTorch has one")
-def test_more_replicas_than_devices_are_refused():
+@pytest.mark.parametrize(
+    ("backends", "options", "words"),
+    [
+        (
+            "tensorflow torch",
+            {"coordinator": ADDRESS, "num_processes": 2, "process_id": 1},
+            "num_processes=2.*MultiWorker.*Set KERAS_BACKEND=jax",
+        ),
+        ("torch", {"num_replicas": 2}, "num_replicas=2.*KERAS_BACKEND=tensorflow or jax"),
+        ("jax", {"num_replicas": 16}, "at most 1, the number of cpu devices.*num_replicas=16"),
+    ],
+)
+def test_devices_that_a_backend_does_not_have_are_refused(backends, options, words):
+    if BACKEND not in backends:
+        pytest.skip(f"a limit of {backends}")
     keras.ops.zeros(()) + 1  # JAX has started: its devices cannot be chosen any more.
-    with pytest.raises(ValueError, match="at most 1, the number of cpu devices.*num_replicas=16"):
-        choose_devices(16)
+    with pytest.raises(ValueError, match=words):
+        choose_devices(**options)
 
 
 # The devices can only be chosen before the backend starts: in processes of their own.

@@ -12,7 +12,12 @@ import pytest
 from keras_transformer.errors import UserError
 from keras_transformer.models import replication
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.optimizer import NoamSchedule, WholeBatchOptimizer, paper_optimizer
+from keras_transformer.training.optimizer import (
+    CooldownSchedule,
+    NoamSchedule,
+    WholeBatchOptimizer,
+    paper_optimizer,
+)
 from tests.helpers import dtype_policy, to_numpy
 from tests.small_corpus import new_model, quick_model
 
@@ -168,12 +173,6 @@ def test_constraints_are_applied_after_an_accumulated_update():
     assert update(3, -1) == [0, 1]
 
 
-def test_a_loss_without_gradients_is_refused():
-    optimizer = WholeBatchOptimizer(keras.optimizers.SGD(1.0))
-    with pytest.raises(ValueError, match="Expected a gradient"):
-        optimizer.apply([None], [keras.Variable(0.0)])
-
-
 def test_float16_turns_loss_scaling_on():
     assert not WholeBatchOptimizer(keras.optimizers.SGD(1.0)).loss_scaling
     with dtype_policy("mixed_float16"):
@@ -191,29 +190,50 @@ def test_paper_optimizer_has_the_papers_betas_and_given_options():
     assert plain.accumulate == 1 and plain.clip_norm is None
 
 
+def make(inner=None, **options):
+    return lambda: WholeBatchOptimizer(inner or keras.optimizers.SGD(0.1), **options)
+
+
+def make_noam(**arguments):
+    return lambda: NoamSchedule(**{"hidden_dim": 512, **arguments})
+
+
+def apply_nothing():
+    make()().apply([None], [keras.Variable(0.0)])
+
+
+ERRORS = [
+    (make(accumulate=0), "`accumulate`.*0"),
+    (make(accumulate=1.5), "`accumulate`.*1.5"),
+    (make(clip_norm=0.0), "`clip_norm`.*0.0"),
+    (make(clip_norm=NAN), "`clip_norm`.*nan"),
+    (lambda: paper_optimizer(0.1, ema_momentum=1.0), "`ema_momentum`.*1.0"),
+    (make(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))), "must not scale"),
+    (apply_nothing, "Expected a gradient"),
+    *(
+        (make(keras.optimizers.SGD(0.1, **{option: 2})), f"`{option}`.*parts of the batch")
+        for option in ("clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps")
+    ),
+    *(
+        (make_noam(**{name: value}), f"`{name}` must be a positive number.*{name}={value}")
+        for name in ("hidden_dim", "warmup_steps", "scale")
+        for value in (0, -1, NAN)
+    ),
+    *(
+        (
+            lambda steps=steps: CooldownSchedule(NoamSchedule(4, 16), 10, steps),
+            f"from 1 to the number of updates, 10.*={steps}",
+        )
+        for steps in (0, -1, 11)
+    ),
+]
+
+
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"accumulate": 0}, "`accumulate`.*0"),
-        ({"accumulate": 1.5}, "`accumulate`.*1.5"),
-        ({"clip_norm": 0.0}, "`clip_norm`.*0.0"),
-        ({"clip_norm": NAN}, "`clip_norm`.*nan"),
-        ({"ema_momentum": 1.0}, "`ema_momentum`.*1.0"),
-    ],
-)
-def test_wrong_options_of_the_optimizer_are_refused(options, words):
+@pytest.mark.parametrize(("call", "words"), ERRORS, ids=[words for _, words in ERRORS])
+def test_invalid_arguments_of_optimizers_and_schedules_are_refused(call, words):
     with pytest.raises(ValueError, match=words):
-        paper_optimizer(0.1, **options)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "option", ["clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps"]
-)
-def test_inner_optimizer_must_not_act_on_parts(option):
-    with pytest.raises(ValueError, match=f"`{option}`.*parts of the batch"):
-        WholeBatchOptimizer(keras.optimizers.SGD(0.1, **{option: 2}))
+        call()
 
 
 @pytest.mark.once
@@ -229,13 +249,6 @@ def test_the_optimizer_uses_no_private_names_of_keras():
     optimizer = WholeBatchOptimizer(keras.optimizers.SGD(0.1))
     assert names <= set(vars(WholeBatchOptimizer)) | {"_trained"}
     assert not names & {*dir(optimizer.inner_optimizer), *dir(keras.optimizers.LossScaleOptimizer)}
-
-
-@pytest.mark.once
-def test_inner_optimizer_must_not_scale():
-    inner = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
-    with pytest.raises(ValueError, match="must not scale the loss"):
-        WholeBatchOptimizer(inner)
 
 
 # In a compiled step
