@@ -7,13 +7,13 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.data.gettext_corpus import open_catalogs
 from keras_transformer.data.languages import read_table
@@ -135,8 +135,7 @@ def bleu_tokenize(dataset: str) -> str | None:
     return _corpus(dataset).bleu_tokenize
 
 
-@dataclass(frozen=True)
-class _Request:
+class _Request(NamedTuple):
     split: str
     source: str
     target: str
@@ -200,18 +199,6 @@ def _open_wmt14(wanted: _Request) -> Pairs:
     return partial(aligned_lines, *fetch_newstest(wanted.split, wanted.source, wanted.target))
 
 
-def _open_text(wanted: _Request) -> Pairs:
-    return open_text(*astuple(wanted))
-
-
-def _open_catalogs(wanted: _Request) -> Pairs:
-    return open_catalogs(*astuple(wanted))
-
-
-def _open_synthetic(wanted: _Request) -> Pairs:
-    return partial(_synthetic_pairs, wanted.split, wanted.source)
-
-
 @dataclass(frozen=True)
 class _Corpus:
     """The properties of a corpus. None allows any language or split."""
@@ -230,9 +217,11 @@ DATASETS: Mapping[str, _Corpus] = MappingProxyType(
         ),
         "tatoeba": _Corpus(_open_tatoeba, ("en", "de")),
         "wmt14": _Corpus(_open_wmt14),
-        "text": _Corpus(_open_text, splits=None),
-        "catalogs": _Corpus(_open_catalogs),
-        "synthetic": _Corpus(_open_synthetic, ("en", "de")),
+        "text": _Corpus(lambda wanted: open_text(*wanted), splits=None),
+        "catalogs": _Corpus(lambda wanted: open_catalogs(*wanted)),
+        "synthetic": _Corpus(
+            lambda wanted: partial(_synthetic_pairs, wanted.split, wanted.source), ("en", "de")
+        ),
     }
 )
 
