@@ -130,12 +130,9 @@ def thread_context(model: keras.Model) -> Callable[[], AbstractContextManager]:
     Returns:
         A function without arguments that returns a context manager, which another thread enters.
     """
-    backend = keras.backend.backend()
-    if backend == "jax":
+    if keras.backend.backend() == "jax":
         return _thread_context_jax(model)
-    if backend == "tensorflow":
-        return _thread_context_tensorflow(model)
-    return contextlib.nullcontext
+    return _thread_context_tensorflow(model)  # Only these backends divide a batch.
 
 
 def _thread_context_jax(model: keras.Model) -> Callable[[], AbstractContextManager]:
