@@ -1,9 +1,9 @@
 """Choose among several translations of each line the one that is nearest to its reference.
 
-Standard input has the rows that `translate.py --n-best N` prints. A model that trains on the chosen
-translations learns from both another model and people: the sequence-level interpolation of Kim and
-Rush (2016). Translations are compared by BLEU of one sentence: n-grams longer than it do not count,
-and counts of 0 are smoothed.
+Standard input has the rows that `keras-transformer translate --n-best N` prints. A model that
+trains on the chosen translations learns from both another model and people: the sequence-level
+interpolation of Kim and Rush (2016). Translations are compared by BLEU of one sentence: n-grams
+longer than it do not count, and counts of 0 are smoothed.
 """
 
 import sys
@@ -48,7 +48,7 @@ def read_translations(num_references: int) -> dict[int, list[str]]:
         cells = line.split("\t", 2)
         if len(cells) != 3 or not cells[0].isdecimal():
             raise kt.UserError(
-                "Expected rows of a number, a score and a translation, as translate.py --n-best "
+                "Expected rows of a number, a score and a translation, as translate --n-best "
                 f"prints them. Received: {line!r}"
             )
         translations[int(cells[0])].append(cells[2])
