@@ -6,7 +6,7 @@ import pickle
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ _WEIGHTS = {
     "pytorch_model.bin": "pytorch_model.bin.index.json",
 }
 # Suffixes of such files, in a repository or in the output of a training.
-_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
+_SUFFIXES = (".safetensors", ".bin")
 _TEXT_AND_VOCABULARIES = ("*.json", "*.txt", "*.md", "*.spm", "*.model")
 # Two steps, because a repository often has the same weights in both forms.
 PARTS = ((*_TEXT_AND_VOCABULARIES, "*.safetensors"), ("pytorch_model*.bin",))
@@ -273,12 +273,13 @@ class HFCheckpoint:
             )
         return value
 
-    def _weight_files(self) -> "list[_WeightFile]":
+    def _weight_files(self) -> "list[_Safetensors | _TorchFile]":
         for name, index in _WEIGHTS.items():
+            reader = _Safetensors if name.endswith(".safetensors") else _TorchFile
             if self.has(index):
-                return [open_weights(self.file(part)) for part in self._parts(index)]
+                return [reader(self.file(part)) for part in self._parts(index)]
             if self.has(name):
-                return [open_weights(self.file(name))]
+                return [reader(self.file(name))]
         raise UserError(f"{self.path} is incomplete. Expected one of {', '.join(_WEIGHTS)}.")
 
     def _parts(self, index: str) -> list[str]:
@@ -293,30 +294,9 @@ class HFCheckpoint:
 # Files of weights
 
 
-class _WeightFile(Protocol):
-    names: list[str]
-
-    def tensor(self, name: str) -> np.ndarray: ...
-
-    def shape(self, name: str) -> tuple[int, ...]: ...
-
-
-def open_weights(path: Path) -> _WeightFile:
-    """Open a file of weights, `.safetensors` or PyTorch's, without running any code of it.
-
-    Args:
-        path: the file.
-
-    Returns:
-        An object with `names`, a list, and `tensor` and `shape`, functions of a name.
-
-    Raises:
-        UserError: if the file is damaged, or holds more than tensors.
-    """
-    return (_Safetensors if path.suffix == ".safetensors" else _TorchFile)(path)
-
-
 class _Safetensors:
+    """A file of safetensors, whose tensors are read one at a time."""
+
     def __init__(self, path: Path):
         self.path = path
         with self._opened() as file:
@@ -349,8 +329,10 @@ class _Safetensors:
 
 
 class _TorchFile:
+    """A file of PyTorch, mapped into memory if the file allows it."""
+
     def __init__(self, path: Path):
-        self.tensors = load_torch_file(path)
+        self.tensors = _load_tensors(path)
         self.names = list(self.tensors)
 
     def tensor(self, name: str) -> np.ndarray:
@@ -361,20 +343,8 @@ class _TorchFile:
         return tuple(self.tensors[name].shape)
 
 
-def load_torch_file(path: Path) -> dict[str, Any]:
-    """Read the tensors of a PyTorch file, mapped into memory if the file allows it.
-
-    Only tensors are read. Other pickled objects are rejected and never run.
-
-    Args:
-        path: the file.
-
-    Returns:
-        A dict of name -> PyTorch tensor, on the CPU.
-
-    Raises:
-        UserError: if PyTorch is not installed, or the file is damaged or holds more than tensors.
-    """
+def _load_tensors(path: Path) -> dict[str, Any]:
+    """Return the tensors of a PyTorch file by name. Other pickled objects are refused, not run."""
     try:
         import torch
     except ImportError as error:
