@@ -5,18 +5,25 @@ SentencePiece models are permuted once, at conversion, so that the model, the to
 SavedModel need no code for the other order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
-from keras_transformer.convert.foreign_transformer import output_bias
-from keras_transformer.convert.weight_mapping import assign_embeddings
+from keras_transformer.convert.foreign_transformer import make_transformer, output_bias
+from keras_transformer.convert.weight_mapping import (
+    assign,
+    assign_embeddings,
+    halves_to_interleaved,
+    stack_mappings,
+    validate_size,
+)
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError, brief
+from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 
 COPY_BIAS = -1e4
@@ -188,6 +195,38 @@ class Tables(NamedTuple):
 
 def _are_equal(tensor: Callable[[str], np.ndarray], name: str, other: str) -> bool:
     return name == other or np.array_equal(tensor(name), tensor(other))
+
+
+def build_model(
+    tables: Tables,
+    options: Mapping[str, Any],
+    tensor: Callable[[str], np.ndarray],
+    num_weights: int,
+    in_halves: bool = True,
+) -> Transformer:
+    """Build a model with the weights of another library's model.
+
+    Args:
+        tables: `Tables` of the embeddings.
+        options: dict of the arguments of `ForeignTransformer` that the tables do not decide.
+        tensor: function from a name of `stack_mappings` to its array.
+        num_weights: the number of weights in the file, which limits the model's size.
+        in_halves: whether d_model is ordered for sinusoids in halves.
+
+    Returns:
+        A `Transformer`, or a `ForeignTransformer` where an option requires it.
+
+    Raises:
+        UserError: if the options or the arrays do not match.
+    """
+    arguments = {**tables.hyperparameters(), **options}
+    validate_size(arguments, num_weights)
+    with zero_embeddings():
+        model = make_transformer(**arguments)
+    order = halves_to_interleaved(model.config.hidden_dim) if in_halves else None
+    tables.assign(model, order)
+    assign(stack_mappings(model), tensor, order)
+    return model
 
 
 class Side(NamedTuple):

@@ -9,15 +9,13 @@ import numpy as np
 
 from keras_transformer.convert.ctranslate2_architecture import Architecture, architecture
 from keras_transformer.convert.ctranslate2_files import CTranslate2Files, Variables, read_files
-from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
-from keras_transformer.convert.foreign_transformer import make_transformer
-from keras_transformer.convert.hf_checkpoint import find_folder
-from keras_transformer.convert.weight_mapping import (
-    assign,
-    halves_to_interleaved,
-    stack_mappings,
-    validate_size,
+from keras_transformer.convert.embedding_tables import (
+    Tables,
+    VocabPermutation,
+    build_model,
+    reserve,
 )
+from keras_transformer.convert.hf_checkpoint import find_folder
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.sentencepiece_model import (
     CONTROL,
@@ -29,8 +27,6 @@ from keras_transformer.data.sentencepiece_model import (
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError, brief
-from keras_transformer.models.encoder_decoder import zero_embeddings
-from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.format import Preset
 from keras_transformer.reserved_ids import START_ID
 
@@ -101,11 +97,16 @@ def ctranslate2(
     parts = architecture(files)
     source_side, target_side = vocabularies(files, folder, target_prefix)
     tables = _tables(files.variables, source_side.order, target_side.order)
-    arguments = {**tables.hyperparameters(), **parts.hyperparameters}
-    validate_size(arguments, sum(math.prod(files.variables.shape(x)) for x in files.variables))
-    with zero_embeddings():
-        model = make_transformer(**arguments)
-    _assign(model, files.variables, parts, tables)
+    model = build_model(
+        tables,
+        parts.hyperparameters,
+        lambda name: _array(files.variables, name, parts),
+        sum(math.prod(files.variables.shape(x)) for x in files.variables),
+        parts.in_halves,
+    )
+    if parts.tables is not None:
+        for stack in (model.encoder, model.decoder):
+            stack.position_encoding.embeddings.assign(parts.tables[stack.name])
     if files.config["decoder_start_token"] is None:
         target_prefix = target_prefix[1:]  # It is the start token.
     if files.config["add_source_bos"]:
@@ -143,16 +144,6 @@ def _tables(
         return np.pad(values, ((0, lacking), (0, 0))) if lacking else values
 
     return Tables.from_names(tensor, (source, _TARGET, output), order, source_order, bias)
-
-
-def _assign(model: Transformer, variables: Variables, parts: Architecture, tables: Tables) -> None:
-    hidden_dim = model.config.hidden_dim
-    order = halves_to_interleaved(hidden_dim) if parts.in_halves else None
-    assign(stack_mappings(model), lambda name: _array(variables, name, parts), order)
-    tables.assign(model, order)
-    if parts.tables:
-        for stack in (model.encoder, model.decoder):
-            stack.position_encoding.embeddings.assign(parts.tables[stack.name])
 
 
 def _array(variables: Variables, name: str, parts: Architecture) -> np.ndarray:

@@ -5,24 +5,20 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
-from keras_transformer.convert.foreign_transformer import make_transformer, marian_wavelength
+from keras_transformer.convert.foreign_transformer import marian_wavelength
 from keras_transformer.convert.generation import forced_prefix, generation_option, generation_search
-from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
+from keras_transformer.convert.hf_checkpoint import HFCheckpoint, build_hf_model, open_checkpoint
 from keras_transformer.convert.m2m_vocabulary import M2mVocabulary, read_vocabulary
 from keras_transformer.convert.weight_mapping import (
     TABLES,
     TORCH_NORM_EPSILON,
-    assign,
-    halves_to_interleaved,
     hyperparameters,
     shared_table_names,
-    stack_mappings,
 )
 from keras_transformer.data.language_selection import language_tokens
 from keras_transformer.data.moses_tokenizer import MosesTokenizer
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError, brief
-from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.format import Preset
 from keras_transformer.reserved_ids import PAD_ID
@@ -330,7 +326,6 @@ def _build_model(
     tables = Tables.from_names(folder.tensor, names, order, source_order)
     options = {
         **hyperparameters(folder),
-        **tables.hyperparameters(),
         "scale_embeddings": folder.option("scale_embedding", True, False),
         "max_wavelength": marian_wavelength(hidden_dim),
         "first_position": int(order.rows[PAD_ID]) + 1,
@@ -338,12 +333,7 @@ def _build_model(
         "use_bias": True,
         "layer_norm_epsilon": TORCH_NORM_EPSILON,
     }
-    folder.validate_size(options)
-    with zero_embeddings():
-        model = make_transformer(**options)
-    hidden_order = halves_to_interleaved(hidden_dim)
-    tables.assign(model, hidden_order)
-    assign(stack_mappings(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)
+    model = build_hf_model(folder, tables, options)
     folder.validate_all_read(needless=(*needless, *_POSITIONS))
     return model
 

@@ -13,7 +13,6 @@ from keras_transformer.convert.embedding_tables import (
     make_side,
     reserve,
 )
-from keras_transformer.convert.foreign_transformer import make_transformer
 from keras_transformer.convert.from_marian import convert_marian_files
 from keras_transformer.convert.generation import (
     forced_prefix,
@@ -21,23 +20,19 @@ from keras_transformer.convert.generation import (
     generation_search,
     renormalizes_without_padding,
 )
-from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
+from keras_transformer.convert.hf_checkpoint import HFCheckpoint, build_hf_model, open_checkpoint
 from keras_transformer.convert.marian_files import is_marian, repository_files
 from keras_transformer.convert.marian_options import target_languages
 from keras_transformer.convert.weight_mapping import (
     TABLES,
     TORCH_NORM_EPSILON,
-    assign,
-    halves_to_interleaved,
     hyperparameters,
     shared_table_names,
-    stack_mappings,
 )
 from keras_transformer.data.language_selection import language_tokens, selectable_languages
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.sentencepiece_model import RESERVED
 from keras_transformer.errors import UserError, brief
-from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.format import Preset
 from keras_transformer.presets.location import CONFIG, HUGGING_FACE, download_repository
@@ -228,18 +223,12 @@ def _model(folder: HFCheckpoint, source_side: Side, target_side: Side) -> Transf
     tables = Tables.from_names(
         folder.tensor, names, order, source_side.order, _logits_bias(folder, order)
     )
-    arguments = {
-        **tables.hyperparameters(),
+    options = {
         **hyperparameters(folder, _FIXED),
         "use_bias": _has_biases(folder),
         "layer_norm_epsilon": TORCH_NORM_EPSILON,
     }
-    folder.validate_size(arguments)
-    with zero_embeddings():
-        model = make_transformer(**arguments)
-    hidden_order = halves_to_interleaved(model.config.hidden_dim)
-    tables.assign(model, hidden_order)
-    assign(stack_mappings(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)
+    model = build_hf_model(folder, tables, options)
     _validate_positions(folder, model.config.hidden_dim)
     folder.validate_all_read(needless=TABLES)
     return model

@@ -10,10 +10,11 @@ from keras_transformer.convert.embedding_tables import (
     Side,
     Tables,
     VocabPermutation,
+    build_model,
     make_side,
     reserve,
 )
-from keras_transformer.convert.foreign_transformer import ForeignConfig, make_transformer
+from keras_transformer.convert.foreign_transformer import ForeignConfig
 from keras_transformer.convert.marian_files import (
     MarianFiles,
     opened,
@@ -32,17 +33,10 @@ from keras_transformer.convert.marian_options import (
     table_names,
     target_languages,
 )
-from keras_transformer.convert.weight_mapping import (
-    assign,
-    halves_to_interleaved,
-    stack_mappings,
-    validate_size,
-)
 from keras_transformer.data.language_selection import language_tokens
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.sentencepiece_model import parse_proto
 from keras_transformer.errors import UserError, brief
-from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.format import Preset
 
@@ -182,14 +176,8 @@ def _model(
     if bias is not None and len(bias) != target_order.rows.max() + 1:
         raise UserError(f"`{BIAS}` and the vocabulary do not match. It has {len(bias):,} rows.")
     tables = Tables.from_names(tensor, names, target_order, source_order, bias)
-    arguments = {**tables.hyperparameters(), **parts.hyperparameters}
-    validate_size(arguments, sum(array.size for array in arrays.values()))
-    with zero_embeddings():
-        model = make_transformer(**arguments)
-    config = ForeignConfig.from_config(model.config)
-    hidden_dim = config.hidden_dim
-    is_learned = model.config.max_length is not None
-    hidden_order = None if is_learned else halves_to_interleaved(hidden_dim)
+    config = ForeignConfig(**{**tables.hyperparameters(), **parts.hyperparameters})
+    hidden_dim, is_learned = config.hidden_dim, config.max_length is not None
 
     def weight(name: str) -> np.ndarray:
         name, is_matrix = marian_name(name, config)
@@ -198,8 +186,8 @@ def _model(
             return np.eye(hidden_dim) if is_matrix else np.zeros(hidden_dim)
         return tensor(name).T if is_matrix else tensor(name).ravel()
 
-    assign(stack_mappings(model), weight, hidden_order)
-    tables.assign(model, hidden_order)
+    num_weights = sum(array.size for array in arrays.values())
+    model = build_model(tables, parts.hyperparameters, weight, num_weights, not is_learned)
     if is_learned:
         for stack in (model.encoder, model.decoder):
             stack.position_encoding.embeddings.assign(tensor(POSITIONS))

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.convert.weight_mapping import is_finite, validate_size
+from keras_transformer.convert.embedding_tables import Tables, build_model
+from keras_transformer.convert.weight_mapping import is_finite
 from keras_transformer.errors import UserError, brief
 from keras_transformer.files import read_json
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.location import HUGGING_FACE, download_repository
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer_config.json"
@@ -156,16 +158,10 @@ class HFCheckpoint:
                 f"with d_model={brief(expected[1])}. Received: {brief(self.shape(name))}"
             )
 
-    def validate_size(self, arguments: Mapping[str, Any]) -> None:
-        """Raise a `UserError` if a model is much larger than the weights.
-
-        Args:
-            arguments: dict of the arguments of `Transformer`.
-        """
-        try:
-            validate_size(arguments, sum(math.prod(self.shape(name)) for name in self.names))
-        except UserError as error:
-            raise UserError(f"{self.path}: {error}") from error
+    @property
+    def num_weights(self) -> int:
+        """The number of weights in the folder's files."""
+        return sum(math.prod(self.shape(name)) for name in self.names)
 
     def validate_all_read(self, needless: Iterable[str] = ()) -> None:
         """Raise a `UserError` if weights were never read, except for some names."""
@@ -289,6 +285,18 @@ class HFCheckpoint:
         if not parts or not all(isinstance(x, str) and x == Path(x).name for x in parts):
             raise UserError(f"{self.path / index} is damaged. Expected names of files next to it.")
         return sorted({*parts})
+
+
+def build_hf_model(folder: HFCheckpoint, tables: Tables, options: Mapping[str, Any]) -> Transformer:
+    """Build a model with the weights of a folder: see `build_model`."""
+    try:
+        return build_model(
+            tables, options, lambda name: folder.tensor(f"model.{name}"), folder.num_weights
+        )
+    except UserError as error:
+        if str(folder.path) in str(error):
+            raise
+        raise UserError(f"{folder.path}: {error}") from error
 
 
 # Files of weights
