@@ -299,7 +299,7 @@ def _explanation(translator: Translator, sentence: str) -> str:
 
 
 def _warnings(translator: Translator, answer: Answer, best: list[str]) -> list[list[str]]:
-    """Return the messages of the checks of each text, and of the parts that were not read."""
+    """Return the messages of `Translator.check_translations` for each text."""
     sources = [str(text.source) for text in answer.prepared]
     checks = translator.check_translations(sources, best)
     return [[finding.message for finding in check.findings] for check in checks]

@@ -34,6 +34,7 @@ KINDS = {
     "repetition": "with words repeated in the translation",
     "numbers": "with other numbers in the translation",
     "placeholders": "with other placeholders in the translation",
+    "characters": "with characters that the vocabulary lacks",
 }
 
 # The smallest mean attention to the tokens of a sentence, summed over the translation.
@@ -63,6 +64,7 @@ _NUMBER = re.compile(
 # A whole number, also with separators of thousands; in India 12,34,567.
 _WHOLE = re.compile(r"\d+|[1-9]\d{0,2}([.,'])\d{3}(?:\1\d{3})*|[1-9]\d?(?:,\d\d)+,\d{3}", re.ASCII)
 _SHOWN = 60  # characters of a quotation
+_MOST_LACKED = 20  # characters that are named
 
 
 class Finding(NamedTuple):
@@ -184,6 +186,7 @@ def _findings(pair: _Pair, translator: "Translator") -> Iterator[Finding | None]
     yield placeholder_finding(
         tags_and_texts(translator, pair.source), tags_and_texts(translator, pair.translation)
     )
+    yield _characters(pair.source_read, text)
 
 
 def _sentences(parts: Sequence[str], found: Sequence[str]) -> Finding | None:
@@ -239,6 +242,11 @@ def sentence_coverage(
 def _length(source: int, target: int) -> Finding | None:
     if source >= _SHORTEST and target < _LEAST_LENGTH * source:
         return Finding("length", f"The source has {source} tokens, and the translation {target}.")
+
+
+def _characters(source: str, text: TranslationPreprocessor) -> Finding | None:
+    if unknown := text.unknown_characters(source):
+        return Finding("characters", f"The vocabulary lacks: {', '.join(unknown[:_MOST_LACKED])}.")
 
 
 def _repetition(source: str, translation: str) -> Finding | None:

@@ -165,6 +165,8 @@ def test_symbols_that_the_vocabulary_lacks_are_copied_and_letters_are_named():
     check, other = translator.prepare(["the \N{DOG FACE} dog ж", "the ~ dog"])
     assert (check.has_unknown, check.unknown) == (True, "ж")
     assert (other.has_unknown, other.unknown) == (False, "")
+    (check,) = translator.check_translations(["the \N{DOG FACE} dog ж"], ["the \N{DOG FACE} dog"])
+    assert "The vocabulary lacks: ж." in [finding.message for finding in check.findings]
     # In a placeholder, they are not read.
     assert not translator.prepare(["the {ж} dog"])[0].has_unknown
 
