@@ -64,13 +64,15 @@ def parts_of(path):
     return sorted(file.relative_to(path).as_posix() for file in files)
 
 
-def test_a_saved_preset_loads_with_equal_logits_and_metadata(tmp_path, model):
-    save(tmp_path / "preset", model, source="en", sizes=[1, 2])
-    assert parts_of(tmp_path / "preset") == sorted(PARTS)
-    assert (tmp_path / "preset" / "README.md").read_text("utf-8") == "# A card: größer\n"
-    preset = load_preset(str(tmp_path / "preset"), "Test")
-    assert preset.metadata == {"source": "en", "sizes": [1, 2]}
-    assert preset.card == "# A card: größer\n"
+def test_a_saved_preset_loads_with_all_its_parts(tmp_path, model):
+    # Metadata may have the names of other parts.
+    metadata = {"task": "summaries", "format": 1, "search": "deep", "metadata": [], "sizes": [1, 2]}
+    path, search = tmp_path / "preset", BeamSearch(8)
+    save_preset(path, "Test", model, tokenizer(), metadata, "# A card: größer\n", search=search)
+    assert parts_of(path) == sorted(PARTS)
+    preset = load_preset(str(path), "Test")
+    assert preset.metadata == metadata and preset.search == search
+    assert preset.card == (path / "README.md").read_text("utf-8") == "# A card: größer\n"
     assert preset.tokenizer.proto == tokenizer().proto
     assert preset.model.hyperparameters == model.hyperparameters
     assert_close(preset.model(INPUTS), model(INPUTS), atol=1e-6)
@@ -273,22 +275,6 @@ def test_each_preset_of_a_checkout_can_be_replaced(tmp_path, name):
 
 
 # What else a preset holds
-
-
-@pytest.mark.once
-def test_metadata_may_have_any_names(tmp_path, model):
-    metadata = {"task": "summaries", "model": "mine", "format": 1, "search": "deep", "metadata": []}
-    save_preset(tmp_path / "preset", "Test", model, tokenizer(), metadata)
-    preset = load_preset(tmp_path / "preset", "Test")
-    assert preset.metadata == metadata
-    assert preset.model.hyperparameters == model.hyperparameters and preset.search is None
-
-
-@pytest.mark.once
-def test_a_preset_keeps_its_search(tmp_path, model):
-    search = BeamSearch(8)
-    save_preset(tmp_path / "preset", "Test", model, tokenizer(), {}, search=search)
-    assert load_preset(tmp_path / "preset", "Test").search == search
 
 
 def test_a_task_takes_a_preset_in_memory(model):
