@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers.feed_forward import get_activation, serialize_activation
@@ -73,15 +73,6 @@ class TransformerConfig:
             for field in dataclasses.fields(cls)
             if field.default is not dataclasses.MISSING
         }
-
-    @classmethod
-    def from_arguments(cls, arguments: dict[str, Any]) -> Self:
-        """Make a configuration from the arguments that are hyperparameters.
-
-        Args:
-            arguments: dict of values by name, such as the `locals()` of a constructor.
-        """
-        return cls(**{name: arguments[name] for name in cls.names()})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the hyperparameters as JSON values, in the order of the arguments."""

@@ -126,7 +126,8 @@ class Transformer(FusedTrainingStep):
         name: str | None = None,
         trainable: bool = True,
     ):
-        config = self.config_class.from_arguments(locals())
+        arguments = locals()
+        config = TransformerConfig(**{x: arguments[x] for x in TransformerConfig.names()})
         self._build_graph(config, dtype, name, trainable)
 
     def _build_graph(self, config, dtype, name, trainable):
