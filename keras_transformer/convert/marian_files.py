@@ -288,8 +288,8 @@ def _vocabulary_files(folder: Path, search: Mapping[str, Any]) -> tuple[Path, Pa
 
 def _find_vocabularies(folder: Path) -> tuple[Path, Path]:
     """Return the files of the vocabularies of a folder that does not name them."""
-    paths = sorted(x for x in folder.iterdir() if x.suffix in (".spm", ".yml", ".yaml"))
-    paths = [x for x in paths if "vocab" in x.name] or [x for x in paths if x.suffix == ".spm"]
+    paths = sorted(x for end in ("spm", "yml", "yaml") for x in folder.glob(f"*vocab*.{end}"))
+    paths = paths or sorted(folder.glob("*.spm"))
     if len(paths) == 1:
         return paths[0], paths[0]
     sides = ("src|source", "trg|tgt|target")
