@@ -174,7 +174,7 @@ class Tables(NamedTuple):
 
         Args:
             model: a `Transformer`.
-            hidden_order: int array `(hidden_dim,)`: see `weights.assign`.
+            hidden_order: int array `(hidden_dim,)`: see `weight_mapping.assign`.
         """
 
         def give(
