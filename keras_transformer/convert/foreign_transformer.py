@@ -24,8 +24,6 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import START_ID
 from keras_transformer.validation import (
     check_choice,
-    check_optional,
-    positive_integer,
     positive_number,
     whole_number,
 )
@@ -57,8 +55,10 @@ class ForeignConfig(TransformerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sizes = ("feed_forward_depth", "decoder_intermediate_dim", "decoder_feed_forward_depth")
-        check_optional(positive_integer, self, *sizes)
+        self._validate_size("feed_forward_depth")
+        for name in ("decoder_intermediate_dim", "decoder_feed_forward_depth"):
+            if getattr(self, name) is not None:
+                self._validate_size(name)
         self._validate_sinusoids()
         self._validate_steps()
         self._validate_decoder()
@@ -84,9 +84,9 @@ class ForeignConfig(TransformerConfig):
         return "n" if is_normal else ""
 
     def _validate_sinusoids(self) -> None:
+        self._set("first_position", whole_number("first_position", self.first_position))
+        positive_number("max_wavelength", self.max_wavelength)
         first_position, max_wavelength = self.first_position, self.max_wavelength
-        whole_number("first_position", first_position)
-        positive_number("max_wavelength", max_wavelength)
         if self.max_length is not None and (first_position, max_wavelength) != (0, 10000):
             raise UserError(
                 "`first_position` and `max_wavelength` are options of sinusoids. Expected their "
@@ -97,9 +97,11 @@ class ForeignConfig(TransformerConfig):
     def _validate_steps(self) -> None:
         letters = {"embedding_steps": "dn", "sublayer_steps": "nsda", "final_steps": "dan"}
         for name, known in letters.items():
-            steps = getattr(self, name)
-            is_text = steps is None or (isinstance(steps, str) and {*steps} <= {*known})
-            if not is_text or ("s" in known and steps is not None and steps.count("s") != 1):
+            steps: Any = getattr(self, name)
+            if steps is None and self.defaults()[name] is None:
+                continue
+            is_text = isinstance(steps, str) and {*steps} <= {*known}
+            if not is_text or ("s" in known and steps.count("s") != 1):
                 once = ', with "s" once' if "s" in known else ""
                 raise UserError(
                     f"`{name}` must be a string of the letters {', '.join(known)}{once}. "

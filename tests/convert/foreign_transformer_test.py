@@ -236,6 +236,8 @@ def test_a_plain_model_is_made_where_no_value_is_foreign():
         ({"sublayer_steps": "sdan", "normalize_first": True}, "replaces `normalize_first`"),
         ({"final_steps": "n", "final_norm": True}, "`final_steps` replaces `final_norm`"),
         ({"embedding_steps": "x"}, "`embedding_steps` must be a string of the letters d, n"),
+        ({"embedding_steps": None}, "`embedding_steps` must be a string.*None"),
+        ({"feed_forward_depth": None}, "`feed_forward_depth` must be a positive integer"),
         ({"feed_forward_depth": 0}, "`feed_forward_depth` must be a positive integer"),
         ({"decoder_feed_forward_depth": 1.5}, "must be a positive integer"),
         ({"decoder_intermediate_dim": -1}, "`decoder_intermediate_dim` must be a positive integer"),
