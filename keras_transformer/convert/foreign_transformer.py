@@ -97,11 +97,11 @@ class ForeignConfig(TransformerConfig):
     def _validate_steps(self) -> None:
         letters = {"embedding_steps": "dn", "sublayer_steps": "nsda", "final_steps": "dan"}
         for name, known in letters.items():
-            steps: Any = getattr(self, name)
+            steps = getattr(self, name)
             if steps is None and self.defaults()[name] is None:
                 continue
             is_text = isinstance(steps, str) and {*steps} <= {*known}
-            if not is_text or ("s" in known and steps.count("s") != 1):
+            if not is_text or ("s" in known and str(steps).count("s") != 1):
                 once = ', with "s" once' if "s" in known else ""
                 raise UserError(
                     f"`{name}` must be a string of the letters {', '.join(known)}{once}. "
