@@ -19,7 +19,7 @@ TARGET, SOURCE = normal(2, 4, 8), normal(2, 5, 8, seed=1)
 
 
 @BOTH_NORMS
-def test_later_positions_have_no_influence(normalize_first):
+def test_later_positions_do_not_change_outputs(normalize_first):
     layer = decoder_layer(normalize_first=normalize_first)
     later = TARGET.copy()
     later[:, 2:] += 1
@@ -29,14 +29,14 @@ def test_later_positions_have_no_influence(normalize_first):
 
 
 @pytest.mark.each_backend
-def test_earlier_positions_have_influence():
+def test_earlier_positions_change_outputs():
     layer, earlier = decoder_layer(), TARGET.copy()
     earlier[:, 0] += np.arange(8) % 2  # a constant would be lost in a normalisation
     difference = np.abs(to_numpy(layer(earlier, SOURCE)) - to_numpy(layer(TARGET, SOURCE)))
     assert (difference.max(-1) > 1e-4).all()
 
 
-def test_source_padding_has_no_influence():
+def test_source_padding_does_not_change_outputs():
     layer = decoder_layer()
     mask = np.array([[True] * 3 + [False] * 2] * 2)
     outputs = layer(TARGET, SOURCE, encoder_padding_mask=mask)
@@ -60,7 +60,7 @@ def test_step_by_step_equals_all_at_once(normalize_first):
         assert_close(outputs, expected[:, start:stop], atol=1e-6)
 
 
-def test_make_cache_shapes():
+def test_caches_have_the_shapes_of_heads():
     cache = decoder_layer(key_dim=3, value_dim=5).make_cache(SOURCE, 6)
     shapes = {name: [tuple(x.shape) for x in pair] for name, pair in cache.items()}
     assert shapes == {
@@ -79,7 +79,7 @@ def test_a_step_leaves_the_given_cache_as_it_was():
     assert_close(again, first, atol=0)
 
 
-def test_missing_encoder_sequence():
+def test_a_call_without_encoder_sequence_or_cache_is_refused():
     with pytest.raises((ValueError, TypeError), match="encoder_sequence"):
         decoder_layer()(TARGET)
 

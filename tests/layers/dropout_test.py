@@ -63,7 +63,7 @@ def test_hash_never_changes():
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
-def test_masks_are_the_hashs(rate):
+def test_masks_follow_the_hash(rate):
     kept = masks(Dropout(rate, seed=7), (3, 5, 4), count=3)
     for step, mask in enumerate(kept):
         assert (mask.reshape(-1) == expected_keep(60, rate, 7, step)).all()
@@ -81,7 +81,7 @@ def test_each_bit_is_fair_and_independent_of_the_next_index():
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
-def test_rate_and_independence(rate):
+def test_masks_have_the_rate_and_are_independent(rate):
     layer = Dropout(rate, seed=1)
     kept = np.stack(masks(layer, (100, COUNT // 100), count=4))
     for mask in kept:

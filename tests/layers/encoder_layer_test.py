@@ -37,7 +37,7 @@ def test_pre_norm_leaves_the_residual_path_alone():
 
 
 @pytest.mark.parametrize("normalize_first", [False, True])
-def test_padding_has_no_influence(normalize_first):
+def test_padding_does_not_change_outputs(normalize_first):
     layer, x = encoder_layer(normalize_first=normalize_first), normal(2, 5, 8)
     mask = np.array([[True] * 3 + [False] * 2] * 2)
     outputs = layer(x, padding_mask=mask)[:, :3]

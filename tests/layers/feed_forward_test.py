@@ -23,7 +23,7 @@ def test_outputs_equal_values_worked_out_by_hand():
     assert_close(layer(np.array([[[1.0], [2.0], [-2.0]]])), [[[21.5], [30.5], [7.5]]])
 
 
-def test_each_position_alone():
+def test_positions_do_not_affect_each_other():
     layer, x = feed_forward(8), normal(2, 3, 4)
     assert_close(layer(x)[:, 1:2], layer(x[:, 1:2]), atol=1e-6)
 

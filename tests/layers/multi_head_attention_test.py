@@ -19,7 +19,7 @@ def causal_mask(length):
 
 
 @pytest.mark.each_backend
-def test_one_head_by_hand():
+def test_one_head_equals_values_worked_out_by_hand():
     layer = attention(1, 2, hidden_dim=2)
     identity = np.eye(2)
     for dense in (layer.query_dense, layer.key_dense, layer.value_dense):
@@ -44,7 +44,7 @@ def test_heads_see_their_own_slices_of_the_projections():
 
 
 @pytest.mark.parametrize("use_bias", [False, True])
-def test_free_key_and_value_dims(use_bias):
+def test_key_and_value_dims_are_free(use_bias):
     layer = attention(3, 4, 5, use_bias=use_bias)
     assert layer(normal(2, 7, 6), normal(2, 8, 6)).shape == (2, 7, 6)
     kernels = 3 * (6 * 4 + 6 * 4 + 6 * 5 + 5 * 6)
@@ -69,7 +69,7 @@ def test_mask_is_true_where_a_query_may_attend():
 
 
 @pytest.mark.each_backend
-def test_masked_positions_have_no_influence_at_all():
+def test_masked_positions_do_not_change_outputs_at_all():
     layer, x = attention(2, 3), normal(1, 4, 6)
     later = x.copy()
     later[:, 3] = 1e4
@@ -80,7 +80,7 @@ def test_masked_positions_have_no_influence_at_all():
     assert np.abs(changed[:, 3] - outputs[:, 3]).max() > 1
 
 
-def test_mask_by_query_and_batch():
+def test_masks_may_differ_per_query_and_batch():
     layer, x = attention(2, 3), normal(2, 3, 6)
     mask = np.array([causal_mask(3)[0], np.ones((3, 3), "bool")])
     outputs = layer(x, attention_mask=mask)
@@ -126,7 +126,7 @@ def test_cache_without_index_stands_for_value():
     assert_close(layer(x, cache=layer.project(memory)), layer(x, memory), atol=1e-6)
 
 
-def test_cache_index_without_cache():
+def test_cache_index_requires_a_cache():
     with pytest.raises(ValueError, match="requires a `cache`"):
         attention(2, 3)(normal(1, 1, 6), cache_index=0)
 

@@ -40,7 +40,7 @@ def test_formula_at_the_papers_size(position, dimension):
     assert table(100, 512)[position, dimension] == pytest.approx(expected, abs=1e-5)
 
 
-def test_adds_to_the_inputs():
+def test_sinusoids_are_added_to_the_inputs():
     x = normal(2, 3, 4)
     assert_close(SinePositionEncoding()(x), x + table(3, 4), atol=1e-6)
 
@@ -50,11 +50,11 @@ def test_given_positions_select_rows_of_the_table(kind):
     assert_close(table(3, 8, kind([5, 1, 5])), table(8, 8)[[5, 1, 5]], atol=1e-6)
 
 
-def test_one_position_for_all():
+def test_one_position_may_hold_for_all_tokens():
     assert_close(table(3, 8, np.array([4])), table(8, 8)[[4, 4, 4]], atol=1e-6)
 
 
-def test_positions_of_each_sequence():
+def test_positions_may_differ_per_sequence():
     layer, x = SinePositionEncoding(), normal(2, 3, 8)
     positions = np.array([[5, 1, 5], [0, 7, 2]])
     assert_close(layer(x, positions=positions), x + table(8, 8)[positions], atol=1e-6)
@@ -81,7 +81,7 @@ def test_the_sum_is_rounded_once_in_mixed_precision():
     assert (to_numpy(ops.cast(actual, "float32")) == to_numpy(expected)).all()
 
 
-def test_odd_hidden_dim():
+def test_an_odd_hidden_dim_is_refused():
     with pytest.raises(ValueError, match="must be even.*hidden_dim=7"):
         SinePositionEncoding()(normal(1, 2, 7))
 

@@ -97,6 +97,6 @@ def test_inside_a_functional_model_of_any_length():
         assert model.predict([x, np.ones((2, 1, length), "bool")], verbose=0).shape == x.shape
 
 
-def test_mask_by_query():
+def test_a_mask_per_query_is_refused_with_a_window():
     with pytest.raises(ValueError, match=r"\(batch, 1, source\).*\(1, 7, 7\)"):
         attention(window=3)(normal(1, 7, 6), attention_mask=band(7, 3))

@@ -202,7 +202,7 @@ def test_dropout_is_on_the_sums_of_embeddings_and_positions():
         assert_close(dropped[kept], 2 * sums[kept])
 
 
-def test_window_of_the_encoder():
+def test_an_attention_window_restricts_the_encoder():
     # Section 4: with r = 3 a position sees itself and one on either side.
     model, whole = model_of(attention_window=3), model_of()
     logits = to_numpy(model(INPUTS))
@@ -257,7 +257,7 @@ def test_decoding_step_by_step_equals_all_at_once(options):
         assert_close(logits, expected[:, start:stop])
 
 
-def test_cache_index_as_tensor():
+def test_cache_index_may_be_a_tensor():
     # A compiled search loop counts with a tensor.
     model = model_of(position_encoding="learned", max_length=9)
     cache = model.make_cache(model.encode(SOURCE), 5)
@@ -354,7 +354,7 @@ def test_the_signature_is_that_of_the_config():
     assert parameters["vocabulary_size"].default is inspect.Parameter.empty
 
 
-def test_config_round_trip():
+def test_a_config_makes_the_same_model():
     model = new_model(
         key_dim=3,
         value_dim=5,
@@ -438,7 +438,7 @@ def test_bfloat16_computes_float32_logits_close_to_those_of_float32(options):
     assert keras.backend.standardize_dtype(step.dtype) == "float32"
 
 
-def test_global_dtype_policy():
+def test_a_model_follows_the_global_dtype_policy():
     with dtype_policy("mixed_bfloat16"):
         model = new_model()
     assert keras.backend.standardize_dtype(model.encode(SOURCE).dtype) == "bfloat16"

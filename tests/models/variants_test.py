@@ -118,6 +118,6 @@ def test_an_unknown_variant_is_refused_with_a_list(make):
         make("huge")
 
 
-def test_override_that_is_no_argument(without_values):
+def test_an_override_that_is_not_an_argument_is_refused(without_values):
     with pytest.raises((TypeError, ValueError), match=re.escape("num_layer")):
         Transformer.from_variant("tiny", 50, num_layer=1)
