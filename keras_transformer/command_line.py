@@ -14,7 +14,7 @@ import shlex
 import sys
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class LineNotes:
     Each remark takes one line, with the number of input lines and the first few line numbers.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._counts = Counter()
         self._first_numbers = defaultdict(list)
         self._last_numbers = {}
@@ -228,7 +228,7 @@ def name_flags(message: str, flags: Mapping[str, str]) -> str:
         The message with `--name` and `--name value` instead of `` `name` `` and `` `name=value` ``.
     """
 
-    def flag(match):
+    def flag(match: re.Match[str]) -> str:
         name, value = match.groups()
         if name not in flags:
             return match[0]
@@ -240,7 +240,7 @@ def name_flags(message: str, flags: Mapping[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def _printed_log(names, answers, quiet):
+def _printed_log(names: Mapping[str, str], answers: bool, quiet: bool) -> Iterator[None]:
     """Within the block, print the package's log messages and show progress, unless `quiet`."""
     logger, handler = logging.getLogger("keras_transformer"), _Printer(names, answers)
     level = logger.level
@@ -255,7 +255,7 @@ def _printed_log(names, answers, quiet):
 
 
 @contextlib.contextmanager
-def _printed_warnings(names):
+def _printed_warnings(names: Mapping[str, str]) -> Iterator[None]:
     """Within the block, print each `UserWarning` in one line, without the code that caused it.
 
     (`warnings.catch_warnings` would undo the filters that other libraries set when they are
@@ -263,7 +263,7 @@ def _printed_warnings(names):
     """
     show = warnings.showwarning
 
-    def print_warning(message, category, *where, **options):
+    def print_warning(message: Any, category: Any, *where: Any, **options: Any) -> None:
         if category is not UserWarning:
             show(message, category, *where, **options)
             return
@@ -278,12 +278,12 @@ def _printed_warnings(names):
 
 
 class _Printer(logging.Handler):
-    def __init__(self, names, answers):
+    def __init__(self, names: Mapping[str, str], answers: bool) -> None:
         super().__init__()
         self.names = names
         self.answers = answers
 
-    def emit(self, record):
+    def emit(self, record: logging.LogRecord) -> None:
         is_warning = record.levelno >= logging.WARNING
         stream = sys.stderr if is_warning or self.answers else sys.stdout
         print(name_flags(record.getMessage(), self.names), file=stream, flush=True)
@@ -341,7 +341,7 @@ def this_command() -> str:
     return shlex.join([*_program("python"), *sys.argv[1:]])
 
 
-def _program(python):
+def _program(python: str) -> list[str]:
     """Return the words that start this process's program, before its arguments."""
     script = Path(sys.argv[0])
     if script.stem == _COMMAND or script.parts[-2:] == ("keras_transformer", "__main__.py"):

@@ -96,14 +96,14 @@ def user_folder() -> Path:
     return user_cache() / "programs"
 
 
-def _keep_of_jax(folder):
+def _keep_of_jax(folder: Path) -> None:
     import jax
 
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_SECONDS)
 
 
-def _delete_oldest(folder, most_bytes):
+def _delete_oldest(folder: Path, most_bytes: int) -> None:
     """Delete the files that were unused for the longest time, until the size limit is met.
 
     (JAX's own limit fails on folders whose files were kept without a limit.)

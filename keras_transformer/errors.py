@@ -21,12 +21,12 @@ class UserError(ValueError):
 
 
 class _BriefRepr(reprlib.Repr):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 100
         self.maxlevel = 2
 
-    def repr_int(self, x, level):
+    def repr_int(self, x: int, level: int) -> str:
         try:
             return super().repr_int(x, level)
         except ValueError:  # Python writes out no integer of thousands of digits

@@ -136,7 +136,7 @@ def check_replaceable(path: str | PathLike, kind: FolderKind) -> None:
         )
 
 
-def _other_files(path, kind):
+def _other_files(path: Path, kind: FolderKind) -> list[Path]:
     """Return the files, links and empty folders in a folder that do not belong to its kind."""
     return [
         part
@@ -147,7 +147,7 @@ def _other_files(path, kind):
     ]
 
 
-def _matches(path, pattern):
+def _matches(path: Path, pattern: str) -> bool:
     """Return whether a relative path matches a pattern, whose `*` matches no "/"."""
     patterns = pattern.split("/")
     return len(path.parts) == len(patterns) and all(map(fnmatch.fnmatchcase, path.parts, patterns))
@@ -235,7 +235,7 @@ def sibling_path(path: str | PathLike, name: str) -> Path:
     return path.with_name(_first_bytes(path.name, longest - len(os.fsencode(end))) + end)
 
 
-def _longest_name(folder):
+def _longest_name(folder: Path) -> int:
     """Return the largest number of bytes in a name, by the file system of a folder."""
     while not folder.exists():
         folder = folder.parent
@@ -245,7 +245,7 @@ def _longest_name(folder):
     return _LONGEST_NAME
 
 
-def _first_bytes(name, count):
+def _first_bytes(name: str, count: int) -> str:
     """Return the beginning of a name, at most `count` bytes of whole characters."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= count else encoded[:count].decode("utf-8", "ignore")
@@ -283,7 +283,7 @@ def leftovers(folder: str | PathLike) -> list[Path]:
     return found
 
 
-def _is_old(folder):
+def _is_old(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         newest = max(part.stat().st_mtime for part in (folder, *folder.rglob("*")))
         return time.time() - newest > _DAY
@@ -304,7 +304,7 @@ def remove_leftovers(folder: str | PathLike) -> None:
             shutil.rmtree(left)
 
 
-def _complete_move(left):
+def _complete_move(left: Path) -> None:
     """Complete the second of the two moves that replace a folder."""
     new = [part for part in left.iterdir() if part.name not in (_OLD, _LOCK)]
     if len(new) != 1 or not (left / _OLD).exists():
@@ -316,7 +316,7 @@ def _complete_move(left):
         os.replace(new[0], left.parent / name)
 
 
-def _is_special(path):
+def _is_special(path: str | PathLike) -> bool:
     """Return whether a path is neither a file nor a folder, and is written to in place."""
     path = Path(path)
     return _descriptor(path) is not None or (
@@ -324,7 +324,7 @@ def _is_special(path):
     )
 
 
-def _descriptor(path):
+def _descriptor(path: Path) -> int | None:
     """Return the descriptor of the open file of this process that a path stands for, or None.
 
     `/dev/stdout` may be a file to which the process has already written. Opening it again would
@@ -340,7 +340,7 @@ def _descriptor(path):
     return None  # The links form a circle.
 
 
-def _pour(new, path):
+def _pour(new: Path, path: str | PathLike) -> None:
     descriptor = _descriptor(Path(path))
     if descriptor is None:
         handle = os.open(path, os.O_WRONLY)
@@ -354,7 +354,7 @@ def _pour(new, path):
 
 
 @contextlib.contextmanager
-def _temporary_folder(place):
+def _temporary_folder(place: Path) -> Iterator[Path]:
     """Make and lock a temporary folder next to `place`; or in it, if its parent is read-only."""
     try:
         folder = _new_folder(place.parent, place)
@@ -373,19 +373,19 @@ def _temporary_folder(place):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _new_folder(parent, place):
+def _new_folder(parent: Path, place: Path) -> Path:
     prefix = f".{_part_of_name(place)}."
     return Path(tempfile.mkdtemp(dir=parent, prefix=prefix, suffix=UNFINISHED))
 
 
-def _part_of_name(place):
+def _part_of_name(place: Path) -> str:
     """Return the beginning of a name that fits into the name of a temporary folder next to it."""
     around = len("..") + _NUM_RANDOM + len(UNFINISHED)
     return _first_bytes(place.name, _longest_name(place.parent) - around)
 
 
 @contextlib.contextmanager
-def _named(path, place):
+def _named(path: str | PathLike, place: Path) -> Iterator[None]:
     """Put `path` into system errors that name a temporary file or folder, or no file."""
     hidden = str(place.parent / f".{_part_of_name(place)}.")
     inside = str(place / f".{_part_of_name(place)}.")
@@ -397,7 +397,7 @@ def _named(path, place):
         raise
 
 
-def _replace_folder(place, new, old):
+def _replace_folder(place: Path, new: Path, old: Path) -> None:
     """Move a folder aside and another to its place, or fill it if it is empty and cannot move."""
     try:
         os.replace(place, old)
@@ -416,7 +416,7 @@ def _replace_folder(place, new, old):
         raise
 
 
-def _fill(place, new):
+def _fill(place: Path, new: Path) -> None:
     """Move the parts of a folder to an empty folder: all of them, or none."""
     names = [part.name for part in new.iterdir()]
     try:
@@ -432,7 +432,7 @@ def _fill(place, new):
         raise
 
 
-def _set_modes(new, place, folder):
+def _set_modes(new: Path, place: Path, folder: Path) -> None:
     """Give written files the modes of the files that they replace, or else the umask's."""
     # Reading the umask requires setting it, which would affect other threads.
     probe = folder / _OLD
@@ -486,7 +486,7 @@ def _held(folder: Path) -> FileLock:
     return FileLock(folder / _LOCK, timeout=0, fallback_to_soft=False)
 
 
-def _to_disk(path):
+def _to_disk(path: Path) -> None:
     """Flush to disk. Otherwise a power failure after the move could leave an empty file."""
     if path.is_dir():
         for part in path.rglob("*"):
@@ -494,7 +494,7 @@ def _to_disk(path):
     _sync(path)
 
 
-def _sync(path):
+def _sync(path: Path) -> None:
     if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders.
     handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)

@@ -114,7 +114,7 @@ def from_keywords(options_class: type[Options], keywords: Mapping[str, Any]) -> 
     return _fill(options_class, keywords)
 
 
-def _fill(options_class, keywords):
+def _fill(options_class: Any, keywords: Mapping[str, Any]) -> Any:
     values = {}
     for field in dataclasses.fields(options_class):
         if group := _group_of(field):
@@ -127,7 +127,7 @@ def _fill(options_class, keywords):
     return options_class(**values)
 
 
-def _check_choice(field, value):
+def _check_choice(field: dataclasses.Field[Any], value: Any) -> None:
     """Raise a `UserError` if a field is a `Literal`, or an optional one, and has another value."""
     kinds = (field.type, *typing.get_args(field.type))
     literals = [kind for kind in kinds if typing.get_origin(kind) is typing.Literal]

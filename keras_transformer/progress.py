@@ -32,7 +32,7 @@ def is_wanted() -> bool:
     return keras.config.is_interactive_logging_enabled()
 
 
-def _is_terminal():
+def _is_terminal() -> bool:
     return sys.stderr and sys.stderr.isatty()
 
 
@@ -47,7 +47,7 @@ def new_bar(**options: Any) -> Any:
     return tqdm(**_size(), **options)
 
 
-def _size():
+def _size() -> dict[str, int]:
     """Return a size as options of `tqdm` if the terminal reports none, as in some containers."""
     try:
         columns, _ = os.get_terminal_size(sys.stderr.fileno())
@@ -59,7 +59,7 @@ def _size():
 class LogEachMinute:
     """A logger of lines that are at least a minute apart."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._began = self._last = time.monotonic()
 
     def __call__(self, tell: Callable[[], str]) -> None:
@@ -116,27 +116,27 @@ def messages_shown(verbose: bool) -> Iterator[None]:
 class _LoggedBar:
     """A replacement for `tqdm` that logs its count each minute."""
 
-    def __init__(self, what, unit, total, iterable):
+    def __init__(self, what: str, unit: str, total: int | None, iterable: Any) -> None:
         self._what, self._unit, self._iterable = what, unit, iterable
         self._of = "" if total is None else f" of {total:,}"
         self._count, self._log = 0, LogEachMinute()
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         for item in self._iterable:
             yield item
             self.update()
 
-    def __enter__(self):
+    def __enter__(self) -> "_LoggedBar":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         pass
 
-    def update(self, count=1):
+    def update(self, count: int = 1) -> None:
         self._count += count
         self._log(lambda: f"{self._what}: {self._count:,}{self._of} {self._unit}")
 
-    def clear(self):
+    def clear(self) -> None:
         """Do nothing: nothing is shown."""
 
 
@@ -186,7 +186,7 @@ def spinner(what: str) -> Iterator[None]:
         teller.join()
 
 
-def _tell(what, done):
+def _tell(what: str, done: threading.Event) -> None:
     if done.wait(_SECONDS_BEFORE):
         return
     with new_bar(desc=what, bar_format="{desc}: {elapsed}", leave=False) as line:
@@ -195,7 +195,7 @@ def _tell(what, done):
             line.refresh()
 
 
-def _log(what, done):
+def _log(what: str, done: threading.Event) -> None:
     log = LogEachMinute()
     while not done.wait(_SECONDS_BETWEEN_LINES):
         log(lambda: what)

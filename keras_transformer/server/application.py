@@ -124,7 +124,7 @@ def _ending() -> Iterator[None]:
 
 
 class _Server:
-    def __init__(self, translator: Translator, options: ServerOptions):
+    def __init__(self, translator: Translator, options: ServerOptions) -> None:
         self.options = options
         self.admission = Admission(options.max_waiting, options.max_waiting_bytes)
         self._directions = Directions(translator)

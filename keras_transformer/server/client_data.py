@@ -186,7 +186,7 @@ class TranslatedFiles:
         seconds: how long a file is kept.
     """
 
-    def __init__(self, seconds: float):
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._folder = tempfile.TemporaryDirectory(prefix="keras-transformer-")
         self._paths: dict[str, Path] = {}

@@ -45,7 +45,7 @@ class Directions:
         targets: dict of source code -> list of the codes it is translated into.
     """
 
-    def __init__(self, translator: Translator):
+    def __init__(self, translator: Translator) -> None:
         self._translator = translator
         self._others: dict[tuple[str, str], Translator] = {}
         self._detector = functools.cache(LanguageDetector)
@@ -180,7 +180,7 @@ class LanguageDetector:
         UserError: if py3langid is not installed.
     """
 
-    def __init__(self, codes: Iterable[str]):
+    def __init__(self, codes: Iterable[str]) -> None:
         try:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
         except ImportError as error:

@@ -40,7 +40,7 @@ _NUM_THREADS = {_SHORT: 1, EXTRA: 1, LONG: 2}
 class Busy(HTTPException):
     """An answer that asks to try again later."""
 
-    def __init__(self, reason: str = "Too many requests are waiting"):
+    def __init__(self, reason: str = "Too many requests are waiting") -> None:
         headers = {"Retry-After": str(_SECONDS_TO_RETRY)}
         super().__init__(503, f"{reason}. Try again later", headers)
 
@@ -74,7 +74,7 @@ class Admission:
         num_requests: the number of requests that were admitted and are not answered.
     """
 
-    def __init__(self, max_requests: int, max_bytes: int):
+    def __init__(self, max_requests: int, max_bytes: int) -> None:
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._num_bytes = 0
@@ -112,7 +112,7 @@ class Turns:
     A thread with a lower rank comes before the others, and of one rank who came first.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._tickets: list[tuple[int, int]] = []
         self._numbers = itertools.count()
@@ -126,7 +126,7 @@ class Turns:
         """
         is_held = False
 
-        def next_turn():
+        def next_turn() -> None:
             nonlocal is_held
             if is_held:
                 self._give_back()
@@ -147,7 +147,7 @@ class Turns:
             if is_held:
                 self._give_back()
 
-    def _take(self, rank):
+    def _take(self, rank: int) -> None:
         ticket = rank, next(self._numbers)
         with self._changed:
             heapq.heappush(self._tickets, ticket)
@@ -155,7 +155,7 @@ class Turns:
             heapq.heappop(self._tickets)
             self._is_taken = True
 
-    def _give_back(self):
+    def _give_back(self) -> None:
         with self._changed:
             self._is_taken = False
             self._changed.notify_all()
@@ -198,7 +198,7 @@ class Scheduler:
         max_sentences: the most sentences of a request.
     """
 
-    def __init__(self, max_sentences: int):
+    def __init__(self, max_sentences: int) -> None:
         self._max_sentences = max_sentences
         self._jobs: deque[_Job] = deque()
         self._job_came = asyncio.Event()
@@ -234,7 +234,7 @@ class Scheduler:
         """
         is_canceled = threading.Event()
 
-        def call():
+        def call() -> Any:
             with self._turns.taken_for_each_batch(rank, is_canceled.is_set):
                 return function(*arguments)
 
@@ -243,7 +243,7 @@ class Scheduler:
         finally:
             is_canceled.set()
 
-    async def _run(self):
+    async def _run(self) -> None:
         while self._jobs:
             jobs, start = self._next_jobs(), time.monotonic()
             for job, answer in zip(jobs, await self.call(self._translate, jobs, rank=_SHORT)):
@@ -256,7 +256,7 @@ class Scheduler:
             seconds = time.monotonic() - start
             await self._wait_for(len(jobs), min(_WAIT_PART * seconds, _WAIT_SECONDS))
 
-    async def _wait_for(self, num_jobs, seconds):
+    async def _wait_for(self, num_jobs: int, seconds: float) -> None:
         """Wait until a number of jobs have come, and for some seconds at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -264,7 +264,7 @@ class Scheduler:
                     self._job_came.clear()
                     await self._job_came.wait()
 
-    def _next_jobs(self):
+    def _next_jobs(self) -> list[_Job]:
         """Take the first job, and those that can be translated together with it."""
         self._jobs = deque(job for job in self._jobs if not job.answer.done())
         if not self._jobs:
