@@ -112,7 +112,7 @@ class _TreeBuilder:
         if tag is not None:
             return self._put(self._tree(tag, [word]))
         if token == "(":
-            self._check_label()
+            self._validate_label()
             self._open.append((None, []))
         elif not self._open:
             problem = "')' without its '('." if token == ")" else "text outside the trees."
@@ -125,7 +125,7 @@ class _TreeBuilder:
             self._open[-1][1].append(token)
         return None
 
-    def _check_label(self) -> None:
+    def _validate_label(self) -> None:
         """Require a label of all brackets around a new tree, except the outermost."""
         if self._open and self._open[-1][0] is None:
             # This is where an unclosed tree is noticed: the next tree begins inside it.
@@ -150,7 +150,7 @@ class _TreeBuilder:
     def _put(self, tree: "Tree") -> "Tree | None":
         if not self._open:
             return tree
-        self._check_label()
+        self._validate_label()
         self._open[-1][1].append(tree)
         return None
 

@@ -128,7 +128,7 @@ class ConstituencyParser(Task):
             )
         linearization = self._known_linearization(linearization)
         self.symbols = TreeSymbols(self.metadata["symbols"], tokenizer, linearization)
-        self._check_logits()
+        self._validate_logits()
         self.source_tokenizer = WordTokenizer(tokenizer)
         self.word_tokenizer = self.metadata.get("word_tokenizer", DEFAULT_WORD_TOKENIZER)
         tokenize_words("", self.word_tokenizer)  # raises an error for an unknown name
@@ -160,7 +160,7 @@ class ConstituencyParser(Task):
             return Linearization.deserialize(self.metadata["linearization"])
         return LABELLED_BRACKETS
 
-    def _check_logits(self):
+    def _validate_logits(self):
         size = self.model.config.vocabulary_size
         if size < self.symbols.vocabulary_size:
             raise UserError(

@@ -55,8 +55,8 @@ class ParserConfig(TransformerConfig):
         if self.tag_loss_weight is not None:
             positive_number("tag_loss_weight", self.tag_loss_weight)
         source_size = self.source_vocabulary_size or self.vocabulary_size
-        _check_ids("word_start_ids", starts, source_size)
-        _check_ids("leaf_ids", leaves, self.vocabulary_size)
+        _validate_ids("word_start_ids", starts, source_size)
+        _validate_ids("leaf_ids", leaves, self.vocabulary_size)
 
 
 class ParserDecoder(Decoder):
@@ -246,7 +246,7 @@ class ParserTransformer(Transformer):
         return self.decoder.tag_log_probs(self.word_vectors(encoded, encoder_token_ids))
 
 
-def _check_ids(name: str, token_ids: Sequence[int], size: int) -> None:
+def _validate_ids(name: str, token_ids: Sequence[int], size: int) -> None:
     largest = max(token_ids, default=0)
     if largest >= size:
         raise UserError(f"`{name}` must be below {size}, the vocabulary size. Received: {largest}")

@@ -127,12 +127,12 @@ class TreeGrammar(Constraint):
                 f"The grammar's ids must be below {size}, the vocabulary size. "
                 f"Received: {self.token_ids()[-1]}"
             )
-        _check_num_words(self.num_words, encoder_token_ids, limits)
+        _validate_num_words(self.num_words, encoder_token_ids, limits)
         if bool(self.leaf_sets) != (self.word_kinds is not None):
             raise UserError(
                 "`leaf_sets` and `word_kinds` must be given together. Received only one of them."
             )
-        _check_kinds(self.word_kinds, self.num_words, len(self.leaf_sets))
+        _validate_kinds(self.word_kinds, self.num_words, len(self.leaf_sets))
 
     def token_ids(self) -> np.ndarray:
         symbols = {*self.opening_ids, *self.closing_ids, *self.leaf_ids}
@@ -241,7 +241,9 @@ class TreeGrammar(Constraint):
         return opened, closes, np.isin(np.arange(size), self.leaf_ids)
 
 
-def _check_num_words(num_words: Any, encoder_token_ids: Tensor, limits: np.ndarray | None) -> None:
+def _validate_num_words(
+    num_words: Any, encoder_token_ids: Tensor, limits: np.ndarray | None
+) -> None:
     if num_words is None:
         raise UserError(
             "A grammar needs the numbers of words of the sentences. Expected "
@@ -268,7 +270,7 @@ def _check_num_words(num_words: Any, encoder_token_ids: Tensor, limits: np.ndarr
         )
 
 
-def _check_kinds(word_kinds: Any, num_words: Any, num_sets: int) -> None:
+def _validate_kinds(word_kinds: Any, num_words: Any, num_sets: int) -> None:
     kinds, words = known_values(word_kinds), known_values(num_words)
     if kinds is None or words is None or not len(words):
         return
