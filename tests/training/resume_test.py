@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 # By number, what is done to files from one checkpoint to the next: a temporary folder is made, and
 # locked, its file moved into place, ...
-FILE_KILLS = "1,2,4,6,7,8,9,10,13,18,19,20,21,25,26"
+FILE_KILLS = "1,2,3,5,7,8,9,10,11,15,20,21,22,27,28"
 # Once when the first checkpoint is there, and once while the next is written.
-TWO_KILLS = "26,19"
+TWO_KILLS = "28,21"
 
 
 def run_module(module, *arguments, backend=None, **environment):
