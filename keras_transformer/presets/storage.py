@@ -188,8 +188,8 @@ def read_preset(path: str | Path) -> PresetConfig:
         path: the folder.
 
     Raises:
-        UserError: if the folder or a part of it is missing or damaged, of a class that is not from
-            this package, or of a form that is no longer read.
+        UserError: if the folder or a part of it is missing or damaged, or of a class that is not
+            from this package.
     """
     path = Path(path)
     require_file(path, CONFIG)
