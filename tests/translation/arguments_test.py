@@ -38,7 +38,6 @@ def test_a_batch_holds_at_least_a_token(value):
         (new_translator, {"target_prefix": ["<fr>"]}, "no token '<fr>'"),
         (new_translator, {"max_source_length": 2}, "3 or larger (a token and the end token, after"),
     ],
-    ids=str,
 )
 def test_a_translator_with_wrong_options_is_not_made(make, options, words):
     arguments = (new_model(), tokenizer()) if make is Translator else ()
