@@ -22,7 +22,15 @@ from queue import Queue
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("keras_transformer", "tests", "recipes", "benchmarks", "Makefile", "pyproject.toml")
+COPIED = (
+    "keras_transformer",
+    "keras_transformer_command.py",
+    "tests",
+    "recipes",
+    "benchmarks",
+    "Makefile",
+    "pyproject.toml",
+)
 LINKED = (
     *(".venv", "saved_models", "docs", "mkdocs.yml"),
     *("README.md", "CONTRIBUTING.md", "LICENSE"),

@@ -213,9 +213,7 @@ def evaluate_parsing(options: EvaluateParsingOptions) -> None:
         positive_integer("limit", options.limit)
     treebank = load_treebank(options.dataset, options.split, options.data_dir)
     gold = list(islice(treebank, options.limit))
-    sentences = [*map(tagged_words, gold)]
-    if not options.given_tags:
-        sentences = [[word for word, _ in words] for words in sentences]
+    sentences = [_read_words(tree, options.given_tags) for tree in gold]
     results = []
     for beam_size in options.beam_size or (None,):
         parser = dataclasses.replace(options, beam_size=beam_size).load(max_source_length=None)
@@ -225,28 +223,33 @@ def evaluate_parsing(options: EvaluateParsingOptions) -> None:
         # A tree is missing only if the model learned too few positions.
         predicted = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
         scores = evaluate_trees([to_bracketed(tree) for tree in gold], predicted, parameters)
-        facts = {
-            "repaired_trees": sum(bool(parse.repairs) for parse in parses),
-            "repairs": sum((parse.repairs for parse in parses), Counter()),
-            "seconds": round(seconds, 1),
-            **parser.search.get_config(),
-            "decision": parser.decision,
-            "tag_dictionary": options.tag_dictionary,
-            "given_tags": options.given_tags,
-            "constrained": options.constrained,
-            "parameters": options.parameters,
-        }
+        num_repaired = sum(bool(parse.repairs) for parse in parses)
+        repairs = sum((parse.repairs for parse in parses), Counter())
         search = "constrained" if options.constrained else "unconstrained"
         print(f"{search} {parser.search}, {parser.decision}, {seconds:.0f} s")
-        repairs = f"{facts['repaired_trees']} of {scores.sentences} trees repaired"
-        print(f"{repairs}: {dict(facts['repairs'])}")
+        print(f"{num_repaired} of {scores.sentences} trees repaired: {dict(repairs)}")
         print(scores)
         print(f"\nF1 of all sentences, error and skip sentences as wrong: {scores.strict_f1:.2f}\n")
         if not results:
             _write_lines(path, predicted)
-        results.append({**scores.to_dict(), **facts})
+        facts = {"repaired_trees": num_repaired, "repairs": repairs, "seconds": round(seconds, 1)}
+        results.append({**scores.to_dict(), **facts, **_parser_settings(options, parser)})
     if options.output_json:
         _write_json(options.output_json, results)
+
+
+def _read_words(tree: Any, with_tags: bool) -> list:
+    words = tagged_words(tree)
+    return words if with_tags else [word for word, _ in words]
+
+
+def _parser_settings(
+    options: EvaluateParsingOptions, parser: "kt.ConstituencyParser"
+) -> dict[str, Any]:
+    """Return the settings on which the scores depend."""
+    names = ("tag_dictionary", "given_tags", "constrained", "parameters")
+    settings = {name: getattr(options, name) for name in names}
+    return {**parser.search.get_config(), "decision": parser.decision, **settings}
 
 
 def _evalb_parameters(name: str) -> Parameters:
