@@ -171,7 +171,7 @@ def test_a_closed_standard_output_ends_the_command_silently(tmp_path):
     assert process.returncode == 141
 
 
-def test_output_is_utf_8_whatever_the_locale(monkeypatch):
+def test_output_is_utf_8_in_every_locale(monkeypatch):
     streams = {name: io.TextIOWrapper(io.BytesIO(), "ascii") for name in ("stdout", "stderr")}
     for name, stream in streams.items():
         monkeypatch.setattr(sys, name, stream)

@@ -60,7 +60,7 @@ def test_extras_of_the_project_itself_exist():
     assert len(own) == 3 and all(x.extras <= {*EXTRAS} for x in own)
 
 
-def test_nothing_tells_users_to_install_the_project_from_an_index():
+def test_no_page_installs_the_project_from_an_index():
     # The name keras-transformer belongs to other people's code, and ours is not registered yet.
     # The file of a wheel, and a checkout, are what pages install from.
     texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]

@@ -212,7 +212,7 @@ def test_a_conversion_deletes_the_files_of_a_killed_one(opus, cache):
 
 
 @pytest.mark.parametrize("name", [".hidden", "x" * 10 + "." + "y" * 59, "𠀀" * 50])
-def test_each_conversion_can_be_listed_whatever_its_name(opus, tmp_path, name):
+def test_conversions_with_any_name_are_listed(opus, tmp_path, name):
     path = as_preset(opus.rename(tmp_path / name))
     assert [x.path for x in conversions()] == [path] and path.name[0] != "."
 

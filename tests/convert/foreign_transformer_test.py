@@ -66,7 +66,7 @@ def test_logits_follow_the_papers_formulas_with_other_matrices_and_positions(opt
         plain.test_negative_ids_are_padding,
         plain.test_encode_and_decode_equal_the_whole_model,
         plain.test_decoding_step_by_step_equals_all_at_once,
-        plain.test_bfloat16_computes_float32_logits_close_to_those_of_float32,
+        plain.test_bfloat16_logits_are_close_to_float32_logits,
     ],
 )
 def test_the_claims_of_plain_models_hold(test, kind):
@@ -147,7 +147,7 @@ def test_the_embedding_of_the_start_token_is_zero_with_zero_start():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_lie_in_a_file_as_those_of_plain_layers(kind, tmp_path):
+def test_a_file_has_weights_where_plain_layers_have_them(kind, tmp_path):
     import h5py
 
     model = plain.model_of(**KINDS[kind])

@@ -100,7 +100,7 @@ def rows_of(theirs, translator):
 
 
 @pytest.mark.parametrize("index", range(len(SHAPES)))
-def test_logits_equal_those_of_transformers(tmp_path, index):
+def test_logits_equal_transformers(tmp_path, index):
     theirs, _ = make_folder(tmp_path / "m", index, seed=index)
     translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / "m"))
     source_rows, target_rows = rows_of(theirs, translator)
@@ -129,7 +129,7 @@ def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
 
 @ONCE
 @pytest.mark.parametrize("languages", [("en", "de"), ("de", "en"), ("ru", "fr")])
-def test_tokens_and_text_equal_those_of_their_tokenizer(tmp_path, languages):
+def test_tokens_and_text_equal_the_original_tokenizer(tmp_path, languages):
     theirs, tokenizer = make_folder(tmp_path / "m", languages=languages)
     translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / "m"))
     source_rows, target_rows = rows_of(theirs, translator)
@@ -146,7 +146,7 @@ def test_tokens_and_text_equal_those_of_their_tokenizer(tmp_path, languages):
 
 
 @ONCE
-def test_translations_equal_those_of_transformers(tmp_path):
+def test_translations_equal_transformers(tmp_path):
     """From text to text, with the folder's own search."""
     theirs, tokenizer = make_folder(tmp_path / "m", 1, seed=3)
     theirs.generation_config.num_beams = 3

@@ -152,7 +152,7 @@ def check_same(both, tokens, scores, our_tokens, our_scores):
 
 
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(i, marks=pytest.mark.slow) for i in MANY)])
-def test_logits_equal_those_of_transformers(seed, tmp_path):
+def test_logits_equal_transformers(seed, tmp_path):
     check_logits(Both(tmp_path, seed, **random_config(seed)))
 
 
@@ -166,13 +166,13 @@ def test_searches_give_the_outputs_and_scores_of_generate(seed, tmp_path):
 
 
 @pytest.mark.once
-def test_tokens_equal_those_of_transformers(tmp_path):
+def test_tokens_equal_transformers(tmp_path):
     check_tokens(tmp_path, (spm(0), spm(1)), TEXT)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("is_separate", [False, True])
-def test_tokens_of_real_text_equal_those_of_transformers(is_separate, tmp_path):
+def test_tokens_of_real_text_equal_transformers(is_separate, tmp_path):
     folder = os.environ.get("KERAS_TRANSFORMER_DATA")
     if folder is None:
         pytest.skip("KERAS_TRANSFORMER_DATA is not set")
@@ -224,7 +224,7 @@ def without_rows(proto, sentences):
 
 
 @pytest.mark.once
-def test_translations_equal_those_of_generate(tmp_path):
+def test_translations_equal_generate(tmp_path):
     from transformers import AutoTokenizer
 
     config = {**random_config(4), "vocab_size": 71, "decoder_vocab_size": 71, "has_start": False}

@@ -50,7 +50,7 @@ ALONE = {
 @pytest.mark.parametrize(
     "name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in ALONE)]
 )
-def test_outputs_equal_those_of_generate(name, tmp_path, caplog):
+def test_outputs_equal_generate(name, tmp_path, caplog):
     torch = pytest.importorskip("torch")
 
     options = {**CASES, **ALONE}[name]

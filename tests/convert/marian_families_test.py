@@ -127,7 +127,7 @@ QUICK = ("opus-mt-en-vi", "opus-mt-tc-big-fr-en")
     "name",
     [*QUICK, *(pytest.param(x, marks=pytest.mark.slow) for x in FAMILIES if x not in QUICK)],
 )
-def test_translations_equal_those_of_transformers(name, tmp_path, caplog):
+def test_translations_equal_transformers(name, tmp_path, caplog):
     torch = pytest.importorskip("torch")
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 

@@ -56,7 +56,7 @@ def with_rules(made, proto):
 
 
 @pytest.mark.parametrize("make", [bpe, unigram, lambda: bpe(normalizer=False)])
-def test_tokens_equal_those_of_the_tokenizers_library(make):
+def test_tokens_equal_the_tokenizers_library(make):
     theirs, values = make()
     ours = Tokenizer(sentencepiece_proto(values))
     processor = ours._processor

@@ -161,7 +161,7 @@ def test_rows_hold_the_pairs_and_the_budget_holds_the_rows():
             assert 0 < len(pairs) <= plans.rows[shape]
 
 
-def test_an_epoch_has_the_programs_of_those_before_and_no_more_than_all():
+def test_later_epochs_add_no_batch_shapes():
     plans = make_plans()
     before = set()
     for epoch in range(EPOCHS):

@@ -73,7 +73,7 @@ def test_tags_are_put_before_sources_and_listed_by_mixtures():
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 @pytest.mark.parametrize("normalization", ["nmt_nfkc", "identity"])
-def test_a_tag_is_one_token_before_those_of_the_sentence(model_type, normalization):
+def test_a_tag_is_one_token_before_the_sentence(model_type, normalization):
     mixture = Mixture([TaggedText(text("dog", 20), "<2de>"), TaggedText(text("cat", 9), "<bt>")])
     tokenizer = Tokenizer.train(
         (sentence for pair in mixture for sentence in pair),

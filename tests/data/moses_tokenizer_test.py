@@ -41,7 +41,7 @@ def random_texts(seed, count):
 
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("language", ["en", "de", "ru", "fr", "cs", "fi", "xx"])
-def test_tokens_and_text_are_those_of_transformers(tmp_path, language, lowercase):
+def test_tokens_and_text_equal_transformers(tmp_path, language, lowercase):
     transformers = pytest.importorskip("transformers")
     order = [1, 0, 2, 3, *range(4, len(TOKENS))]  # theirs has the start token first
     ids = {TOKENS[i]: place for place, i in enumerate(order)}

@@ -112,7 +112,7 @@ def test_a_preset_keeps_it_and_kerashub_encodes_alike(tmp_path):
     assert int(weights[0].sum()) == len(expected)
 
 
-def test_options_of_a_translator_replace_those_of_the_preset(tmp_path):
+def test_options_of_a_translator_replace_the_preset_options(tmp_path):
     translator = kt.Translator(new_model(), tokenizer(), max_source_length=9)
     translator.save_to_preset(tmp_path / "preset")
     again = kt.Translator.from_preset(tmp_path / "preset", max_source_length=None)

@@ -29,7 +29,7 @@ def test_batches_by_length(batch_tokens):
     assert list(batches_by_length(np.array([], int), batch_tokens)) == []
 
 
-def test_a_batch_has_as_many_rows_as_the_budget_allows():
+def test_a_batch_uses_the_whole_token_budget():
     # Six tokens are padded to six, five too; 60 slots have room for ten rows: eight of `SIZES`.
     batches = batches_by_length(np.array([5] * 9 + [6] * 2 + [1] * 9), 60)
     assert [batch.tolist() for batch in batches] == [

@@ -332,7 +332,7 @@ def test_end_in_the_prefix_ends_the_output():
     assert_equals_reference(model, prefix_token_ids=prefix, **PAIR)
 
 
-def test_a_row_of_padding_is_empty_whatever_its_prefix():
+def test_a_row_of_padding_is_empty_with_any_prefix():
     prefix = PREFIX.copy()
     prefix[5] = [4, 4, 0, 0]
     token_ids, scores = search(narrow_model(SEED), prefix_token_ids=prefix, **PAIR)
@@ -472,7 +472,7 @@ def assert_finds(model, expected, **options):
     assert_close(scores[0], [score for _, score in expected], atol=1e-3)
 
 
-def test_a_beam_of_two_finds_what_greedy_misses():
+def test_a_beam_of_two_finds_an_output_that_greedy_misses():
     model = table_model(
         {START: {A: 0.5, B: 0.4}, A: {END: 0.3, B: 0.25, C: 0.2}, B: {END: 0.9}, C: {END: 0.9}}
     )

@@ -215,7 +215,7 @@ def test_constraints_of_the_search_and_of_the_call_combine():
     }
 
 
-def test_a_minimum_length_is_that_of_outputs_alone():
+def test_a_minimum_length_counts_outputs_alone():
     search, source = kt.BeamSearch(extra_length=EXTRA_LENGTH), [SOURCE, [A, END, 0], [0, 0, 0]]
     token_ids, _ = search(small_model(), source[::2], constraints=MinLength(LIMIT))
     assert [len(without_padding(row)) for row in to_numpy(token_ids)[:, 0]] == [LIMIT, 0]

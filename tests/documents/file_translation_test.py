@@ -101,7 +101,7 @@ def test_work_of_other_settings_is_kept_and_refused(other, lines, tmp_path):
     assert kept.read_bytes() == before
 
 
-def test_options_that_differ_from_those_of_an_interrupted_run_are_named(lines, tmp_path):
+def test_options_changed_since_an_interrupted_run_are_named(lines, tmp_path):
     settings = {"model": "m", "dtype": None, "alpha": "1"}
     interrupted(lines, tmp_path / "b.txt", settings=settings)
     with pytest.raises(kt.UserError, match=r"with other settings \(`alpha`, `model`\)"):
@@ -305,7 +305,7 @@ def test_a_sentence_is_utf_8_in_every_locale(capsys):
     assert first == second
 
 
-def test_the_report_names_what_the_model_does_not_read(tmp_path):
+def test_the_report_names_letters_that_the_model_does_not_read(tmp_path):
     translator = kt.Translator.from_preset("multi30k_en_de", max_source_length=12)
     (tmp_path / "a.txt").write_text(f"A 狗 runs.\nA dog runs ✓.\nA 狗.\nA {'bigdog' * 20}")
     with pytest.warns(UserWarning, match="are not read whole"):

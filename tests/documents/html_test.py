@@ -116,7 +116,7 @@ def standard_cases():
 
 
 @needs_cases
-def test_events_are_those_of_the_html_standard():
+def test_events_follow_the_html_standard():
     # Not compared: the contents of declarations, and CDATA sections of SVG, which are one event.
     cases = list(standard_cases())
     assert len(cases) == 6976
@@ -141,7 +141,7 @@ def test_the_time_for_a_page_is_linear_in_its_length(piece):
     assert seconds(400_000) < 10 * max(seconds(100_000), 0.05)
 
 
-def test_a_reference_is_a_piece_and_keeps_its_form_if_it_is_no_character():
+def test_a_reference_without_a_character_keeps_its_form():
     events = [(x.kind, x.text) for x in html_events("a&amp;b &notit; &#1;")]
     assert events == [
         *(("text", "a"), ("text", "&"), ("text", "b "), ("text", "¬"), ("text", "it; ")),
@@ -245,7 +245,7 @@ def test_the_class_notranslate_is_a_whole_word(name, is_kept):
      "<select><option translate=no>a<option>B</select>", "<a translate=no>a<a>B</a>",
      "<p>B<div class=notranslate>a</p>a</div>B", "<ul><li translate=no>a<ul><li>a</ul>a<li>B</ul>"],
 )  # fmt: skip
-def test_elements_without_end_tags_end_where_the_standard_says(text):
+def test_elements_without_end_tags_end_by_the_standard(text):
     assert upper(text.replace("B", "b")) == text
 
 
@@ -359,7 +359,7 @@ def test_the_declared_language_becomes_the_one_of_the_translation(translated):
 
 
 @needs_cases
-def test_declared_encodings_are_those_of_the_html_standard():
+def test_declared_encodings_follow_the_html_standard():
     found = failed = 0
     for path in sorted(CASES.glob("encoding/*.dat")):
         cases = re.findall(rb"#data\n(.*?)\n#encoding\n([^\n]*)", path.read_bytes(), re.DOTALL)
@@ -391,7 +391,7 @@ def test_the_encoding_is_the_one_of_the_first_meta_tag_that_declares_one(before)
      ("windows-949", "cp949"), ("tis-620", "cp874"), ("iso-8859-8-i", "iso8859-8"),
      ("iso885915", "iso8859-15"), ("undefined", None), ("idna", None), ("a b", None)],
 )  # fmt: skip
-def test_labels_mean_what_they_mean_on_the_web(label, codec):
+def test_encoding_labels_have_their_meaning_on_the_web(label, codec):
     assert declared_encoding(f"<meta charset='{label}'>".encode()) == codec
 
 

@@ -86,7 +86,7 @@ def test_notes_are_translated_and_comments_are_counted(read):
     assert not document.units and document.skipped == {"in comments": 1}
 
 
-def test_python_pptx_reads_what_is_written(tmp_path):
+def test_python_pptx_reads_the_written_file(tmp_path):
     presentation = pptx.Presentation()
     slide = presentation.slides.add_slide(presentation.slide_layouts[5])
     slide.shapes.title.text = "A title"

@@ -242,7 +242,7 @@ def test_texts_of_charts_and_diagrams_are_translated_and_their_data_is_counted(r
     assert document.skipped == {"in the data of charts": 2}
 
 
-def test_the_language_of_texts_becomes_that_of_the_translations(written, read, tmp_path):
+def test_the_source_language_becomes_the_target_language(written, read, tmp_path):
     form = '<w:lang w:val="en-US" w:eastAsia="ja-JP"/>'
     body = paragraph(run("one", form), run(" two", f"<w:b/>{form}"))
     body += paragraph(run("x", form, after="<w:tab/><w:t>y</w:t>"))
@@ -273,7 +273,7 @@ def word_file(tmp_path):
     return tmp_path / "word.docx"
 
 
-def test_python_docx_reads_what_is_written(word_file, tmp_path):
+def test_python_docx_reads_the_written_file(word_file, tmp_path):
     report = translate_file(word_file, tmp_path / "b.docx", lambda texts: map(str.upper, texts))
     assert report.num_translated == 4 and not report.skipped
     document = docx.Document(str(tmp_path / "b.docx"))

@@ -291,7 +291,7 @@ def test_a_file_in_another_encoding_stays_in_it(encoding, translated):
         assert tree.findall(".//{*}target")[1].text == "ä „x“ 犬"
 
 
-def test_a_passed_encoding_is_that_of_the_file(translated):
+def test_a_passed_encoding_is_used_for_the_file(translated):
     content = f'<?xml version="1.0"?>{version_1(unit_1("<source>für</source>"))}'.encode(
         "iso-8859-1"
     )

@@ -76,7 +76,7 @@ def test_places_are_right_after_long_texts_of_long_characters():
     assert text[empty.start : empty.stop] == "<b/>" and text[end.start :] == "</a>"
 
 
-def test_namespaces_are_those_of_the_nearest_declaration():
+def test_the_nearest_declaration_defines_a_namespace():
     text = '<a xmlns="u"><p:b xmlns:p="v" xmlns=""><c/></p:b><c xml:lang="x"/><q:c/></a>'
     assert [(e.kind, e.name, e.namespace) for e in xml_events(text, "a.xml")] == [
         ("start", "a", "u"), ("start", "b", "v"), ("empty", "c", ""), ("end", "b", "v"),

@@ -76,7 +76,7 @@ def assert_is_part(part, whole):
 
 
 @pytest.mark.each_backend_long
-def test_keras_hub_loads_what_we_save(preset, translator, lm):
+def test_keras_hub_loads_our_presets(preset, translator, lm):
     assert type(lm) is hub.TransformerSeq2SeqLM and lm.sampler == SEARCH
     assert (lm.metadata, lm.task) == (translator.metadata, "Translator")
     backbone = keras_hub.models.Backbone.from_preset(preset)
@@ -98,7 +98,7 @@ def test_one_text_is_generated_as_one_of_a_list(translator, lm):
     assert lm.generate(TEXTS[0]) == translator(TEXTS[:1])[0]
 
 
-def test_we_load_what_keras_hub_saves(translator, lm, tmp_path):
+def test_we_load_presets_of_keras_hub(translator, lm, tmp_path):
     lm.compile(sampler=kt.BeamSearch(3, 1.0, extra_length=5))
     lm.save_to_preset(str(tmp_path / "preset"))
     again = kt.Translator.from_preset(tmp_path / "preset")

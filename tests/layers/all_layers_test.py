@@ -154,7 +154,7 @@ def test_dropout_is_on_the_output_of_each_sublayer(layer_class, live):
 
 
 @STACKS
-def test_parameters_are_those_of_attentions_a_feed_forward_and_norms(layer_class):
+def test_parameters_belong_to_attentions_a_feed_forward_and_norms(layer_class):
     layer = layer_class(16, 2, key_dim=3, value_dim=5)
     call(layer)
     attention = 2 * (8 * 3 + 8 * 3 + 8 * 5 + 5 * 8)

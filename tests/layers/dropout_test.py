@@ -141,7 +141,7 @@ def test_kept_elements_are_scaled():
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_a_dropped_element_is_zero_whatever_it_was(value):
+def test_a_dropped_element_is_zero_even_if_it_was_nan(value):
     y = to_numpy(Dropout(0.5, seed=0)(np.full(64, value, "float32"), training=True))
     assert (y == 0).any()
 

@@ -74,7 +74,7 @@ def test_the_mask_of_an_embedding_is_the_padding_mask(options):
     assert np.isfinite(to_numpy(model(ids, training=True))).all()
 
 
-def test_a_padding_mask_is_used_in_place_of_that_of_an_embedding():
+def test_a_padding_mask_replaces_the_mask_of_an_embedding():
     x = keras.layers.Embedding(6, 8, mask_zero=True)(np.array([[3, 5, 0, 0]]))
     layer, mask = encoder_layer(), np.array([[True, True, True, False]])
     expected = layer(to_numpy(x), padding_mask=mask)

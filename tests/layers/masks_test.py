@@ -118,7 +118,7 @@ class Unmasked(keras.losses.Loss):
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
-def test_compile_warns_of_what_counts_padding(options, name):
+def test_compile_warns_of_losses_that_count_padding(options, name):
     with pytest.warns(UserWarning, match=f"The {name} .* does not read the padding mask"):
         Transformer(50, 1, 8, 16, 2).compile("sgd", **options)
 

@@ -104,7 +104,7 @@ def test_learned_adds_its_vectors():
     assert_close(layer(x, positions=positions), x + vectors[positions], atol=1e-6)
 
 
-def test_learned_takes_its_full_length_and_no_more():
+def test_learned_positions_end_at_max_length():
     layer = LearnedPositionEncoding(6)
     assert layer(normal(1, 6, 4)).shape == (1, 6, 4)
     with pytest.raises(ValueError, match="max_length=6.*7 positions"):

@@ -29,7 +29,7 @@ def logits_of(sequence, embeddings):
 
 @pytest.mark.parametrize("rows", [1, 2, 3])  # 5 to 15 tokens in 8 parts
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_fused_losses_and_log_probabilities_equal_those_of_logits(rows, smoothing):
+def test_fused_losses_and_log_probabilities_equal_the_plain_ones(rows, smoothing):
     actual = scores(smoothing=smoothing, rows=rows)
     targets, logits = TARGETS[:rows], logits_of(SEQUENCE[:rows], EMBEDDINGS)
     log_probs = ops.log_softmax(logits)
@@ -45,7 +45,7 @@ def test_fused_losses_and_log_probabilities_equal_those_of_logits(rows, smoothin
     [pytest.param(1, marks=pytest.mark.each_backend), 1e-6, 0],
 )
 @pytest.mark.parametrize("reduction", ["sum", "mean_with_sample_weight"])
-def test_fused_gradients_equal_those_of_the_whole_loss(reduction, factor):
+def test_fused_gradients_equal_the_gradients_of_the_whole_loss(reduction, factor):
     weights = np.float32(factor) * WEIGHTS
     whole = LabelSmoothedCrossentropy(0.1, reduction)
 

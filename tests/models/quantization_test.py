@@ -23,7 +23,7 @@ def quantized_model(filters=None, **options):
     return model
 
 
-def test_logits_are_near_those_of_floats():
+def test_logits_are_near_the_float_logits():
     model = new_model(num_layers=1)
     expected = to_numpy(model(INPUTS)).copy()
     with warnings.catch_warnings(record=True) as caught:

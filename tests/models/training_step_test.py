@@ -77,7 +77,7 @@ def test_fused_step_has_the_gradients_of_a_projection_with_bias():
 LEAVES = {"word_start_ids": list(range(4, 40)), "leaf_ids": [7, 9, 20, 33, 40]}
 
 
-def test_a_tagger_beside_the_decoder_adds_its_loss():
+def test_a_tagger_next_to_the_decoder_adds_its_loss():
     plain, beside = small(options=LEAVES), small(options={**LEAVES, "tag_loss_weight": 0.5})
     beside.set_weights(plain.get_weights())
     # From the definition: the mean over all tokens, of which leaves have a tag.
@@ -98,7 +98,7 @@ def test_a_tagger_beside_the_decoder_adds_its_loss():
 
 
 @pytest.mark.once
-def test_a_tagger_beside_the_decoder_needs_fused_steps():
+def test_a_tagger_next_to_the_decoder_needs_fused_steps():
     options = {**LEAVES, "tag_loss_weight": 0.5}
     for compiled in ({"fused": False}, {"loss": Doubled()}, {"metrics": ["accuracy"]}):
         with pytest.raises(ValueError, match="loss of the tagger requires fused steps"):
@@ -395,7 +395,7 @@ def test_targets_outside_the_vocabulary_are_refused(fused):
                 method(INPUTS, targets)
 
 
-def test_row_weights_where_there_are_as_many_rows_as_positions():
+def test_row_weights_with_equal_numbers_of_rows_and_positions():
     inputs = {"encoder_token_ids": SOURCE, "decoder_token_ids": TARGET[:, :6]}
     models = [small() for _ in range(3)]
     rows = ROW_WEIGHTS[:, 0]

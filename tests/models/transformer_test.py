@@ -345,7 +345,7 @@ def test_parameters_are_one_matrix_and_the_layers():
 
 
 @pytest.mark.once
-def test_the_signature_is_that_of_the_config():
+def test_the_signature_equals_the_config():
     parameters = inspect.signature(Transformer).parameters
     names = TransformerConfig.names()
     assert tuple(parameters) == (*names, "dtype", "name", "trainable")
@@ -417,7 +417,7 @@ def test_embeddings_are_zeros_only_where_they_are_told_to_be():
 
 
 @KINDS
-def test_bfloat16_computes_float32_logits_close_to_those_of_float32(options):
+def test_bfloat16_logits_are_close_to_float32_logits(options):
     model = new_model(dtype="mixed_bfloat16", **options)
     logits = model(INPUTS)
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"

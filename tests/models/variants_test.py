@@ -104,7 +104,7 @@ def test_every_variant_builds(name, without_values):
     assert {key: model.get_config()[key] for key in expected} == expected
 
 
-def test_keyword_arguments_override_those_of_a_variant(without_values):
+def test_keyword_arguments_override_a_variant(without_values):
     model = Transformer.from_variant("tiny", 50, num_layers=1, dropout=0.0, normalize_first=True)
     config = model.get_config()
     assert (config["vocabulary_size"], config["hidden_dim"]) == (50, 128)

@@ -45,7 +45,7 @@ def test_steps_equal_the_whole_target():
     assert_close(ops.concatenate(steps, axis=1), layer(sequence, SOURCE, TARGET), atol=0)
 
 
-def test_ids_above_all_given_ids_are_no_leaves():
+def test_ids_above_all_given_ids_are_not_leaves():
     layer = DeterministicAttention(**LAYER)
     assert to_numpy(layer.is_leaf(np.array([[2, 3, 4, 5, 99_999]]))).tolist() == [
         [False, True, True, False, False]

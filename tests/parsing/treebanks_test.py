@@ -98,7 +98,7 @@ def test_from_file_reads_one_file(tmp_path):
     assert brackets(treebank) == ["(S (NN a))"]
 
 
-def test_trees_of_nothing_but_traces_are_left_out_and_counted(tmp_path):
+def test_trees_with_only_traces_are_left_out_and_counted(tmp_path):
     write(tmp_path, train="(S (NN a))\n( (S (-NONE- *)) )\n(S (NN b))", test="(S (-NONE- *))")
     treebank = load_treebank("trees", "train", tmp_path)
     assert brackets(treebank) == ["(S (NN a))", "(S (NN b))"]

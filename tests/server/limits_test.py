@@ -77,7 +77,7 @@ def test_only_pages_of_named_origins_may_send_requests():
         assert asked(port, "GET") == (200, None)
 
 
-def test_parameters_of_the_body_override_those_of_the_query():
+def test_parameters_of_the_body_override_the_query():
     with running(copying_translator()) as port:
         query = "/translate?q=a+cat&source=en&target=de"
         assert post(port, query, "", "text/plain")[1] == {"translatedText": "a cat"}

@@ -295,7 +295,7 @@ on_tensorflow = pytest.mark.skipif(
 
 
 @pytest.mark.each_backend
-def test_tensorboard_reads_what_keras_s_own_callback_would_write(tmp_path):
+def test_tensorboard_files_equal_the_ones_of_the_keras_callback(tmp_path):
     event_accumulator = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator"
     )

@@ -75,7 +75,7 @@ def test_replicas_exchange_gradients_once_an_update(folder, name, reductions):
 
 
 @pytest.mark.parametrize("name", ["adamw", "clipped"])
-def test_a_state_in_the_middle_of_an_update_goes_on_with_other_devices(folder, name):
+def test_a_state_within_an_update_resumes_on_other_devices(folder, name):
     weights, _ = on_one_device(name, 2, state=folder / f"{name}-2.state.weights.h5")
     assert_same(weights, name, 2)
 

@@ -158,7 +158,7 @@ def stop_and_resume(folder, stops, steps, make_model, others=(), **options):
 
 
 @pytest.mark.each_backend
-def test_a_history_is_the_same_wherever_in_an_interval_the_training_stops(tmp_path):
+def test_the_history_does_not_depend_on_where_the_training_stops(tmp_path):
     def model():
         return small_model(metrics=["mae"], weighted_metrics=[keras.metrics.MeanSquaredError()])
 
@@ -243,7 +243,7 @@ def test_batches_of_a_finite_dataset_are_counted(tmp_path):
 # In a thread
 
 
-def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+def test_training_continues_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     write, goes_on = Snapshot.write, threading.Event()
 
     def slow_write(self, path):

@@ -51,7 +51,7 @@ def train(folder, batches, num_batches, state):
 
 
 @pytest.mark.parametrize("sittings", [(14,), (2, 14), (4, 6, 14), (8, 14), (5, 14)])
-def test_stops_early_with_the_best_checkpoints_wherever_it_is_resumed(tmp_path, sittings):
+def test_early_stopping_is_the_same_after_resuming(tmp_path, sittings):
     store = TokenStore.build(tmp_path / "store", sentence_pairs(30), tokenizer())
     batches = TokenBatches(store, 80, num_shapes=1)
     folder, state = tmp_path / "checkpoints", TrainingState()

@@ -168,7 +168,7 @@ def test_a_tag_with_a_translated_attribute_is_not_another_tag():
     assert finding and finding.message == "Placeholders are missing: <b>, </b>."
 
 
-def test_the_model_reads_what_it_translates_and_missing_placeholders_are_found(monkeypatch):
+def test_the_check_reads_prepared_texts_and_finds_missing_placeholders(monkeypatch):
     plain, read = Translator(new_model(), tokenizer()), []
     forced = checks.teacher_forced
 

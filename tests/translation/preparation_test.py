@@ -80,7 +80,7 @@ def test_each_text_is_protected_split_and_tokenized_once(counts, method, symbols
 
 
 @pytest.mark.once
-def test_a_prepared_text_holds_what_the_model_reads():
+def test_a_prepared_text_holds_the_tokens_of_the_model():
     translator = echo()
     (text,) = translator.prepare(["the dog sees {x}. the ж cat"])
     assert text.sentences == ["the dog sees.", "the ж cat"]

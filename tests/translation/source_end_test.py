@@ -95,7 +95,7 @@ def perplexity(translator, pairs):
     keras.backend.backend() != "tensorflow", reason="a SavedModel is made by TensorFlow"
 )
 @pytest.mark.parametrize("limit", [None, 3])
-def test_saved_model_gives_what_python_gives(limit, tmp_path):
+def test_a_saved_model_gives_the_results_of_python(limit, tmp_path):
     import tensorflow as tf
 
     translator = new_translator(max_source_length=limit)

@@ -206,7 +206,7 @@ def test_metadata_of_a_preset_choose_how_texts_are_split():
     assert sizes == {"sentences": 3, "lines": 2, None: 1}
 
 
-def test_a_sentence_longer_than_those_of_the_training_is_divided():
+def test_a_sentence_longer_than_any_of_the_training_is_divided():
     translator = copying_translator()
     text = "the dog and the cat, the man and the house, a dog and a cat"
     (whole,) = translator.prepare([text])

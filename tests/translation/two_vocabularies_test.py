@@ -59,7 +59,7 @@ def searched(translator, text, search):
 
 
 @pytest.mark.parametrize("prefixes", [PREFIXES, {"source_prefix": (), "target_prefix": ()}])
-def test_two_vocabularies_and_prefixes_give_what_the_search_gives(prefixes):
+def test_two_vocabularies_and_prefixes_give_the_results_of_the_search(prefixes):
     translator = new_translator(search=kt.BeamSearch(2, 0.0), **prefixes)
     count = len(translator.preprocessor.target_prefix)
     for text, (translation, score) in zip(TEXTS, translator.translate(TEXTS)):
@@ -101,7 +101,7 @@ def test_n_best_and_samples_begin_with_the_prefix():
 
 
 @pytest.mark.once
-def test_the_vocabulary_of_sources_decides_what_is_unknown():
+def test_the_source_vocabulary_defines_unknown_characters():
     translator = new_translator(max_source_length=6)  # the prefix and the end token among them
     lengths = [len(ids) for ids in source_tokenizer().encode(["a " * n for n in range(1, 8)])]
     checks = translator.prepare(["a " * n for n in range(1, 8)], split=None)
@@ -146,7 +146,7 @@ def saved_model(tmp_path):
 
 
 @on_tensorflow
-def test_saved_model_gives_what_python_gives(saved_model):
+def test_a_saved_model_gives_the_results_of_python(saved_model):
     import tensorflow as tf
 
     translator, loaded = saved_model

@@ -86,7 +86,7 @@ def test_first_examples_never_change():
     assert [example.english for example in generate("train", 3, seed=0)] == FIRST_SENTENCES
 
 
-def test_splits_are_disjoint_whatever_the_seeds(sample):
+def test_splits_are_disjoint_for_all_seeds(sample):
     val = {example.english for example in generate("val", 200, seed=1)}
     test = {example.english for example in generate("test", 200, seed=2)}
     assert len(val) == len(test) == 200
