@@ -239,7 +239,8 @@ MAY_IMPORT = {
     "server": {"translation", "documents", "decoding", "tasks", "visualization", *LEAVES},
     "hub": {"layers", "models", "decoding", "tasks", "presets", "convert", "parsing", *LEAVES},
     "__main__": {"commands"},
-    "__init__": {"namespace", "parsing"},
+    # The modules that register classes with Keras.
+    "__init__": {"namespace", "convert", "decoding", "models", "parsing", "training"},
     "commands": {
         *(
             "__init__",
@@ -294,10 +295,7 @@ def is_allowed(part, module, name, at_top):
         return True
     # `ConstituencyParser.export` and `Transformer.from_preset` are one call away; the module that
     # they call is loaded when they are called.
-    away = {
-        *(("parsing", "export"), ("models", "presets")),
-        *(("presets", "convert"), ("export", "parsing")),
-    }
+    away = {("parsing", "export"), ("models", "presets")}
     return (part, target) in away and not at_top
 
 

@@ -1,13 +1,14 @@
 """Converters of other libraries' models: `kt.convert`.
 
-Each function reads a folder or `hf://user/repository`, and runs no code of it. It returns a
-`kt.convert.Preset`: `kt.Translator.from_preset(preset)` is the translator.
+Each function reads a folder or `hf://user/repository`, and runs no code of it. It returns a preset:
+`kt.Translator.from_preset(preset)` is the translator.
 `keras-transformer convert FORMAT SOURCE DESTINATION` writes the result as a preset.
 
 - `marian`: Marian and OPUS-MT, in Marian's own form or HuggingFace's.
 - `m2m100`: M2M-100 and NLLB-200 in HuggingFace's form.
 - `fsmt`: fairseq's models of WMT 2019 in HuggingFace's form.
 - `ctranslate2`: any Transformer of CTranslate2, quantized or not.
+- `Preset`: what the functions return, and `save_to_preset` writes.
 - `ForeignTransformer`: the model with the options of such files; `SSRU`: a layer that it may have.
 """
 
