@@ -1,4 +1,4 @@
-"""What objects say that they are."""
+"""The `repr` of public objects."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_reprs_of_searches_and_constraints_recreate_them():
     search = kt.BeamSearch(8, alpha=1.0, constraints=(ngrams,))
     assert "beam_size=4, alpha=0.6" in repr(kt.BeamSearch())
     assert "top_k" not in repr(kt.Sampling(top_p=0.9))
-    known = vars(kt) | vars(kt.constraints)
+    known = {name: getattr(kt, name) for name in kt.__all__} | vars(kt.constraints)
     for thing in (ngrams, kt.Sampling(top_k=3)):
         assert eval(repr(thing), known) == thing
     assert eval(repr(search), known) == search

@@ -25,10 +25,6 @@ def test_each_command_selects_its_function_and_has_a_summary():
             assert function.__doc__.partition("\n")[0].endswith(".")
 
 
-def test_all_public_names_are_imported():
-    assert {*kt.__all__} <= {*vars(kt)}
-
-
 @pytest.mark.parametrize(("model", "task"), [("multi30k_en_de", "translation"),
                                              ("craft_parser", "parsing")])  # fmt: skip
 def test_the_task_defaults_to_the_task_of_the_model(model, task):
