@@ -11,7 +11,7 @@ import numpy as np
 from timing import matrix_product_speed, take_turns
 
 from keras_transformer.command_line import run
-from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers import MultiHeadAttention, RestrictedSelfAttention
 
 
 @dataclass
@@ -75,7 +75,9 @@ def make_layer_types(hidden_dim, num_heads, window, kernel_size):
         f"convolutional (k = {kernel_size})": keras.layers.Conv1D(
             hidden_dim, kernel_size, padding="same"
         ),
-        f"self-attention (restricted, r = {window})": attention(attention_window=window),
+        f"self-attention (restricted, r = {window})": RestrictedSelfAttention(
+            num_heads, hidden_dim // num_heads, attention_window=window
+        ),
     }
 
 

@@ -58,7 +58,10 @@ class TransformerEncoderLayer(TransformerLayer):
         self._add_norm("feed_forward", input_shape)
         options = {}
         if self.attention_window is not None:
-            options = {"attention_class": RestrictedSelfAttention, "window": self.attention_window}
+            options = {
+                "attention_class": RestrictedSelfAttention,
+                "attention_window": self.attention_window,
+            }
         self.self_attention = self._make_attention("self_attention", input_shape, **options)
         self._add_norm("self_attention", input_shape)
         self.self_attention.build(input_shape)

@@ -22,8 +22,8 @@ class RestrictedSelfAttention(MultiHeadAttention):
 
     Args:
         *args: arguments of `MultiHeadAttention`.
-        window: r, an odd number: a position attends to the `r // 2` before it, to itself, and to
-            the `r // 2` after it.
+        attention_window: r, an odd number: a position attends to the `r // 2` before it, to
+            itself, and to the `r // 2` after it.
         **kwargs: further arguments of `MultiHeadAttention`.
 
     Call arguments:
@@ -36,18 +36,19 @@ class RestrictedSelfAttention(MultiHeadAttention):
         Float tensor `(batch, length, hidden_dim)`.
 
     Raises:
-        UserError: as `MultiHeadAttention`; or if `window` is not a positive odd number, or
+        UserError: as `MultiHeadAttention`; or if `attention_window` is not positive and odd, or
             `attention_mask` has another shape.
     """
 
-    def __init__(self, *args: Any, window: int, **kwargs: Any):
+    def __init__(self, *args: Any, attention_window: int, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        if type(window) is not int or window < 1 or window % 2 == 0:
+        if type(attention_window) is not int or attention_window < 1 or attention_window % 2 == 0:
             raise UserError(
                 "`attention_window` must be a positive odd integer: the same number of positions "
-                f"before and after, and the position itself. Received: attention_window={window!r}"
+                "before and after, and the position itself. Received: "
+                f"attention_window={attention_window!r}"
             )
-        self.window = window
+        self.attention_window = attention_window
 
     def build(self, query_shape: Shape) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().build(query_shape)
@@ -66,7 +67,7 @@ class RestrictedSelfAttention(MultiHeadAttention):
                 "With `attention_window`, `attention_mask` must have the shape (batch, 1, source). "
                 f"Received: attention_mask of shape {tuple(attention_mask.shape)}"
             )
-        reach, block = _sizes(self.window)
+        reach, block = _sizes(self.attention_window)
         key, value = self.project(query)
         length = ops.shape(query)[1]
         queries = _blocks(self._scaled_query(query), block)
@@ -79,13 +80,13 @@ class RestrictedSelfAttention(MultiHeadAttention):
         keys = _neighborhoods(ops.transpose(key, (0, 1, 3, 2)), block, reach)
         scores = ops.matmul(queries, ops.transpose(keys, (0, 1, 2, 4, 3)))
         weights = masked_softmax(scores, is_legal)
-        record_weights(self, lambda: _over_all_positions(weights, length, self.window))
+        record_weights(self, lambda: _over_all_positions(weights, length, self.attention_window))
         weights = self.dropout_layer(weights, training=training)
         heads = ops.matmul(weights, _neighborhoods(value, block, reach))
         return self.output_dense(self._merge_heads(_in_a_row(heads, length)))
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "window": self.window}
+        return {**super().get_config(), "attention_window": self.attention_window}
 
 
 def _over_all_positions(weights: Tensor, length: int | Tensor, window: int) -> Tensor:

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 # Keras requires that names of weights files end with `.weights.h5`.
 STATE_ENDING = "state.weights.h5"
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def call(layer, **options):
         FeedForward(8, activation="gelu", name="feed_forward"),
         LearnedPositionEncoding(9),
         MultiHeadAttention(2, 3, 5, dropout=0.25, use_bias=True, name="attention"),
-        RestrictedSelfAttention(2, 3, window=9),
+        RestrictedSelfAttention(2, 3, attention_window=9),
         SinePositionEncoding(dtype="mixed_bfloat16"),
         TransformerDecoderLayer(16, 2, **OPTIONS),
         TransformerEncoderLayer(16, 2, **OPTIONS, attention_window=3),
@@ -77,7 +77,7 @@ def sizes(layer_class, **arguments):
         *(
             (
                 RestrictedSelfAttention,
-                {"num_heads": 2, "key_dim": 3, "window": window},
+                {"num_heads": 2, "key_dim": 3, "attention_window": window},
                 f"positive odd integer.*attention_window={window}",
             )
             for window in (0, -1, 4, 2.0, True)
@@ -121,7 +121,7 @@ def test_inputs_of_another_rank_are_refused(shape, is_built):
     ("layer_class", "arguments"),
     [
         (MultiHeadAttention, {"num_heads": 2, "key_dim": 3}),
-        (RestrictedSelfAttention, {"num_heads": 2, "key_dim": 3, "window": 9}),
+        (RestrictedSelfAttention, {"num_heads": 2, "key_dim": 3, "attention_window": 9}),
         (TransformerEncoderLayer, {"intermediate_dim": 16, "num_heads": 2}),
         (TransformerDecoderLayer, {"intermediate_dim": 16, "num_heads": 2}),
     ],

@@ -16,7 +16,7 @@ from tests.helpers import assert_close, gradient, normal, randomize, to_numpy
 
 
 def attention(**kwargs):
-    layer_class = RestrictedSelfAttention if "window" in kwargs else MultiHeadAttention
+    layer_class = RestrictedSelfAttention if "attention_window" in kwargs else MultiHeadAttention
     layer = layer_class(2, 3, 5, **kwargs)
     layer.build((None, None, 6))
     return randomize(layer)
@@ -35,20 +35,20 @@ SHAPES = itertools.product((1, 3, 9, 33, 51), (1, 4, 16, 17, 48, 50, 101))
 @pytest.mark.parametrize(("window", "length"), SHAPES)
 def test_equals_full_attention_with_a_band(window, length):
     x = normal(2, length, 6)
-    actual = attention(window=window)(x)
+    actual = attention(attention_window=window)(x)
     assert_close(actual, attention()(x, attention_mask=band(length, window)))
 
 
 @pytest.mark.parametrize("window", [5, 41])
 def test_an_empty_batch_gives_an_empty_batch(window):
     x, mask = normal(0, 40, 6), np.ones((0, 1, 40), bool)
-    assert attention(window=window)(x, attention_mask=mask).shape == (0, 40, 6)
+    assert attention(attention_window=window)(x, attention_mask=mask).shape == (0, 40, 6)
 
 
 @pytest.mark.parametrize("window", [5, 41])
 def test_padded_rows_equal_attention_with_a_band_mask(window):
     x, mask = normal(3, 40, 6), np.arange(40) < np.array([[40], [23], [1]])
-    actual = to_numpy(attention(window=window)(x, attention_mask=mask[:, None]))
+    actual = to_numpy(attention(attention_window=window)(x, attention_mask=mask[:, None]))
     expected = to_numpy(attention()(x, attention_mask=band(40, window) & mask[:, None]))
     assert_close(actual[mask], expected[mask])
     assert np.isfinite(actual).all()
@@ -62,7 +62,7 @@ def test_gradient_equals_the_one_with_a_band_mask():
     def total(layer, **kwargs):
         return lambda x: ops.sum(layer(x, **kwargs) * ops.convert_to_tensor(weights))
 
-    actual = gradient(total(attention(window=9), attention_mask=mask[:, None]), x)
+    actual = gradient(total(attention(attention_window=9), attention_mask=mask[:, None]), x)
     full_mask = band(37, 9) & mask[:, None]
     assert_close(actual, gradient(total(attention(), attention_mask=full_mask), x), atol=1e-4)
 
@@ -77,7 +77,7 @@ def test_scores_grow_with_the_length_not_its_square(window, monkeypatch):
 
     masked_softmax = restricted_attention.masked_softmax
     monkeypatch.setattr(restricted_attention, "masked_softmax", recording_softmax)
-    layer = attention(window=window)
+    layer = attention(attention_window=window)
     for length in (1024, 2048):
         layer(normal(1, length, 6))
     heads = 2
@@ -87,7 +87,7 @@ def test_scores_grow_with_the_length_not_its_square(window, monkeypatch):
 
 def test_inside_a_functional_model_of_any_length():
     inputs, mask = keras.Input((None, 6)), keras.Input((1, None), dtype="bool")
-    outputs = RestrictedSelfAttention(2, 3, window=5)(inputs, attention_mask=mask)
+    outputs = RestrictedSelfAttention(2, 3, attention_window=5)(inputs, attention_mask=mask)
     assert outputs.shape == (None, None, 6)
     model = keras.Model([inputs, mask], outputs)
     model.compile("sgd", "mse")
@@ -99,4 +99,4 @@ def test_inside_a_functional_model_of_any_length():
 
 def test_a_mask_per_query_is_refused_with_a_window():
     with pytest.raises(ValueError, match=r"\(batch, 1, source\).*\(1, 7, 7\)"):
-        attention(window=3)(normal(1, 7, 6), attention_mask=band(7, 3))
+        attention(attention_window=3)(normal(1, 7, 6), attention_mask=band(7, 3))
