@@ -117,7 +117,7 @@ def check_strings(name: str, values: Iterable[str], first: int = 0) -> list[str]
 def check_one_per_source(
     name: str, sources: Sized, values: Sized, kind: str = "translation"
 ) -> None:
-    """Require as many values as sources.
+    """Require one value per source.
 
     Args:
         name: the argument's name.

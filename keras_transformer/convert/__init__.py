@@ -8,7 +8,7 @@ Each function reads a folder or `hf://user/repository`, and runs no code of it. 
 - `m2m100`: M2M-100 and NLLB-200 in HuggingFace's form.
 - `fsmt`: fairseq's models of WMT 2019 in HuggingFace's form.
 - `ctranslate2`: any Transformer of CTranslate2, quantized or not.
-- `Preset`: what the functions return, and `save_to_preset` writes.
+- `Preset`: the result of these functions, and the contents of a preset folder.
 - `ForeignTransformer`: the model with the options of such files; `SSRU`: a layer that it may have.
 """
 

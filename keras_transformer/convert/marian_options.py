@@ -1,4 +1,4 @@
-"""Marian's own options and names: those of a model and of `decoder.yml`, read and written."""
+"""Marian's own options and names, of models and of `decoder.yml`, for reading and writing."""
 
 import logging
 import re

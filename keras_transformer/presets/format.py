@@ -1,4 +1,4 @@
-"""The format of a preset: what it holds, and KerasHub's JSON files that describe it.
+"""The format of a preset: its contents, and KerasHub's JSON files that describe them.
 
 The files are JSON objects of Keras, each with the name of its class. They are read and written here
 without KerasHub, and no class that a file names is instantiated. The classes themselves are in

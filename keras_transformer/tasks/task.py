@@ -215,7 +215,7 @@ class Task:
 
 
 def validate_is_list(sentences: Any, verb: str) -> None:
-    """Raise a `UserError` if a string, or what is no list, stands for a list of sentences."""
+    """Raise a `UserError` unless `sentences` is an iterable other than a string."""
     if not isinstance(sentences, Iterable):
         check_strings("sentences", sentences)
     if isinstance(sentences, str):
