@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.commands import select
+from keras_transformer.commands import main, select
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -204,6 +204,49 @@ def test_commands_with_models_of_the_checkout(monkeypatch):
         answers.append(process.stdout)
     assert answers[0] == "Ein Hund rennt durch den Schnee.\n"
     assert "binds" in answers[1]
+
+
+# Models of others
+
+WORDS = ("tried", "built from its description")
+
+
+def families():
+    """Return (format, word) of each row of the guide's table that opens other libraries' files."""
+    rows = []
+    for row in re.findall(r"^\|(.*)\|$", TEXTS["docs/guides/convert.md"], re.MULTILINE)[2:]:
+        family, _, read, _, claim = (cell.strip() for cell in row.split("|"))
+        if read.startswith(("`from_preset`", "the same")):
+            found = re.search(r"kt\.convert\.(\w+)", read)
+            name = found[1] if found else rows[-1][0] if read == "the same" else "hf"
+            rows.append((name, re.match(r"\*([a-z ]+)\*: \S", claim)[1]))
+            assert re.findall(r"\*([a-z ]+)\*", claim) == [rows[-1][1]], family
+    return rows
+
+
+@pytest.mark.once
+def test_each_family_of_models_is_tried_or_built_from_its_description():
+    rows = families()
+    assert {name for name, _ in rows} == {"marian", "m2m100", "fsmt", "ctranslate2", "hf"}
+    assert {word for _, word in rows} == set(WORDS)
+
+
+@pytest.mark.once
+def test_the_help_of_convert_has_the_words_of_the_guide(capsys):
+    with pytest.raises(SystemExit):
+        main(["convert", "--help"])
+    text = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    for name in ("marian", "m2m100", "fsmt", "ctranslate2"):
+        claim = re.search(rf"{name} \(([^)]*)\)", text)[1]
+        found = {word for word in WORDS if word in claim}
+        assert found == {word for family, word in families() if family == name}
+
+
+@pytest.mark.once
+def test_the_readme_names_no_address_that_was_not_tried():
+    assert "hf://" not in TEXTS["README.md"]
+    for word in WORDS:
+        assert f"*{word}*" in " ".join(TEXTS["README.md"].split())
 
 
 # Python

@@ -32,8 +32,8 @@ class TranslatorOptions:
 
     model: str
     """Model folder, such as runs/x/model; a name that `keras-transformer list` prints; or
-    hf://user/repository. Models of OPUS-MT, NLLB-200, M2M-100, FSMT and CTranslate2 are converted,
-    and kept in the user's cache."""
+    hf://user/repository. Models of Marian, M2M-100, FSMT and CTranslate2 are converted, and kept in
+    the user's cache. `keras-transformer convert --help` names the forms that were tried."""
     source_lang: str | None = None
     """Language to translate from, by the model's code, for a model with several."""
     target_lang: str | None = None

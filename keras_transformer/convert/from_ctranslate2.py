@@ -61,7 +61,7 @@ def ctranslate2(
     target_prefix: Sequence[str] = (),
     source_end: bool | None = None,
 ) -> Preset:
-    """Convert a CTranslate2 model of encoder and decoder.
+    """Convert a CTranslate2 model of encoder and decoder (tried).
 
     Text is split by the SentencePiece models of the folder (`tokenizer.spm`, or `source.spm` and
     `target.spm`, or `sentencepiece.model` or `sentencepiece.bpe.model` for both sides). Without

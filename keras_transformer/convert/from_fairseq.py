@@ -35,10 +35,10 @@ _PAD, _START, _END, _UNKNOWN = _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 
 
 def fsmt(source: str | Path) -> Preset:
-    """Convert an FSMT model, such as `facebook/wmt19-en-de`, in HuggingFace's form.
+    """Convert an FSMT model of WMT 2019 in HuggingFace's form (built from its description).
 
     ```python
-    preset = kt.convert.fsmt("hf://facebook/wmt19-en-de")
+    preset = kt.convert.fsmt("downloads/wmt19-en-de")
     translator = kt.Translator.from_preset(preset)
     translator(["A dog runs."])
     ```
@@ -155,14 +155,14 @@ def _fsmt_tables(folder: HFCheckpoint) -> tuple[str, str, str]:
 def m2m100(
     source: str | Path, source_language: str | None = None, target_language: str | None = None
 ) -> Preset:
-    """Convert an M2M-100 or NLLB-200 model in HuggingFace's form.
+    """Convert an M2M-100 or NLLB-200 model in HuggingFace's form (built from its description).
 
     ```python
-    preset = kt.convert.m2m100("hf://facebook/m2m100_418M", "en", "de")
+    preset = kt.convert.m2m100("downloads/m2m100", "en", "de")
     translator = kt.Translator.from_preset(preset)
     translator(["A dog runs."])
 
-    kt.convert.m2m100("hf://facebook/nllb-200-distilled-600M", "eng_Latn", "deu_Latn")
+    kt.convert.m2m100("downloads/nllb", "eng_Latn", "deu_Latn")
     ```
 
     The model computes the same function, except that its tokens and the positions of d_model are

@@ -53,18 +53,18 @@ def marian(source: str | Path, target_language: str | None = None) -> Preset:
     """Convert a Marian model, such as OPUS-MT, in HuggingFace's form or in Marian's own.
 
     ```python
-    preset = kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-de")
-    preset = kt.convert.marian("opus-2021-02-22.zip")
+    preset = kt.convert.marian("downloads/en-de")  # or a zip file
     translator = kt.Translator.from_preset(preset)
     translator(["A dog runs."])
-    translator.save_to_preset("opus_mt_en_de")
+    translator.save_to_preset("en_de")
 
-    kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-gem", target_language="deu")
+    kt.convert.marian("downloads/en-gem", target_language="deu")
     ```
 
     Marian's own form is a folder or a zip file with `.npz` or `.bin` models, `decoder.yml` and
     vocabularies (`.spm`, or `.yml` with `source.spm` and `target.spm`). The guide "Convert models"
-    lists the supported options. The rest of this page is about HuggingFace's form.
+    lists the supported options, and the files that were tried. The rest of this page is about
+    HuggingFace's form, whose reader is built from its description.
 
     The model computes the same function, except that its tokens and the positions of d_model are
     reordered. Logits, searches and scores equal transformers' when `generate` is called with

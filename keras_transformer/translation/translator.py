@@ -410,15 +410,16 @@ class Translator(Task):
 
         ```python
         Translator.from_preset("saved_models/multi30k_en_de")
-        Translator.from_preset("hf://Helsinki-NLP/opus-mt-en-de", quantization="int8")
-        nllb = Translator.from_preset("hf://facebook/nllb-200-distilled-600M")
+        Translator.from_preset("downloads/marian_en_de", quantization="int8")
+        nllb = Translator.from_preset("downloads/nllb")
         nllb(["A dog runs."], source_lang="eng_Latn", target_lang="fra_Latn")
         ```
 
         A model of Marian, M2M-100, NLLB-200, FSMT or CTranslate2 is recognized by its files, and
-        converted by `kt.convert`. The conversion is kept in the user's cache
-        (`~/.cache/keras-transformer/converted`), until the repository has another revision or the
-        folder has other files. (`keras-transformer cache` lists and deletes conversions.)
+        converted by `kt.convert`, which names the forms that were tried. The conversion is kept in
+        the user's cache (`~/.cache/keras-transformer/converted`), until the repository has another
+        revision or the folder has other files. (`keras-transformer cache` lists and deletes
+        conversions.)
 
         Args:
             path: a preset folder, its name or `"hf://user/repository"`; or the folder or `hf://`
