@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 MODEL, DECODER = "model.npz", "decoder.yml"
 """Names of the files that an export writes."""
+_CONFIGS = "config*.yml"  # options of a search, as Firefox and translateLocally name them
 _MODELS, _ZIP = (".npz", ".bin"), ".zip"
 _TEXTS = (".yml", ".yaml", ".spm", ".json", ".md", ".txt", ".model", ".bpe")
 _OPTIONS = "special:model.yml"
@@ -35,7 +36,8 @@ _LARGEST_EXPANSION = 10  # of a YAML file by its aliases
 _VERSION = 1
 # Marian's numbers of types: a class, and the size of an item.
 _PLAIN = {0x404: "<f4", 0x402: "<f2", 0x408: "<f8", 0x101: "<i1"}
-_QUANTIZED = {0x10001: "<i1", 0x10002: "<i2"}
+# Integers of Marian, and of browsermt/marian-dev, which Firefox's models are made with.
+_QUANTIZED = {0x10001: "<i1", 0x10002: "<i2", 0x4101: "<i1", 0x4102: "<i2"}
 _PROCESSORS = {0x4000: "SSE2", 0x8000: "SSSE3", 0x1000: "AVX2", 0x2000: "AVX-512", 0x800: "FBGEMM"}
 _SCALES = "_QuantMultA"  # of inputs, which only integer products need
 
@@ -49,8 +51,10 @@ class MarianFiles(NamedTuple):
     """Float arrays by name."""
     options: dict[str, Any]
     """The options inside the model."""
+    search_path: Path
+    """The file of the search's options: `decoder.yml`, or a `config*.yml`."""
     search: dict[str, Any]
-    """The options of `decoder.yml`; empty without one."""
+    """The options of a search; empty without such a file."""
     vocabularies: tuple[Path, Path]
     """The files of the vocabularies of source and target."""
 
@@ -140,10 +144,8 @@ def read_files(folder: Path) -> MarianFiles:
         UserError: if a file is missing, damaged or of an unknown version or type, or the folder has
             several models.
     """
-    search = {}
-    if (file := folder / DECODER).is_file():
-        search = _mapping(file, read_yaml(file.read_bytes(), file))
-    path = _model_file(folder, search)
+    file, search = _read_search_options(folder)
+    path = _model_file(folder, file, search)
     arrays = _read_npz(path) if path.suffix == ".npz" else _read_bin(path)
     if _OPTIONS not in arrays:
         raise UserError(f"{path} has no {_OPTIONS}, the options of a model that Marian wrote.")
@@ -157,7 +159,8 @@ def read_files(folder: Path) -> MarianFiles:
     for name, array in arrays.items():
         if array.dtype.kind != "f":
             raise UserError(f"{path}: {brief(name)} is an array of {array.dtype}. Expected floats.")
-    return MarianFiles(path, arrays, options, search, _vocabulary_files(folder, search))
+    vocabularies = _vocabulary_files(folder, file, search)
+    return MarianFiles(path, arrays, options, file, search, vocabularies)
 
 
 def read_yaml(text: bytes, path: Path, all_text: bool = False) -> Any:
@@ -240,8 +243,22 @@ def _is_model(name: str) -> bool:
     return name.endswith(_MODELS) and not any(x in name.lower() for x in _OTHERS)
 
 
-def _model_file(folder: Path, search: Mapping[str, Any]) -> Path:
-    """Return the file of the model."""
+def _read_search_options(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the options of a search and their file: the first whose model is in the folder."""
+    others = sorted(folder.glob(_CONFIGS), key=lambda path: (len(path.name), path.name))
+    found = {}
+    for path in (folder / DECODER, *others):
+        if path.is_file():
+            found[path] = _mapping(path, read_yaml(path.read_bytes(), path))
+    for path, search in found.items():
+        with contextlib.suppress(UserError):
+            if "models" in search and _model_file(folder, path, search):
+                return path, search
+    return next(iter(found.items()), (folder / DECODER, {}))
+
+
+def _model_file(folder: Path, file: Path, search: Mapping[str, Any]) -> Path:
+    """Return the file of the model, which the options of a search may name."""
     names = search.get("models") or sorted(x.name for x in folder.iterdir() if _is_model(x.name))
     if isinstance(names, str):
         names = [names]
@@ -249,41 +266,40 @@ def _model_file(folder: Path, search: Mapping[str, Any]) -> Path:
         raise UserError(f"{folder} has no model of Marian: a file that ends with .npz or .bin.")
     if "models" in search and len(names) > 1:
         raise UserError(
-            f"{folder / DECODER}: unsupported ensemble of `models`: {brief(names)}. "
-            "Expected one model."
+            f"{file}: unsupported ensemble of `models`: {brief(names)}. Expected one model."
         )
-    path = _inside(folder, names[0])
+    path = _inside(file, names[0])
     if len(names) > 1:
         logger.warning("%s has several models. %s is read.", folder, path.name)
     return path
 
 
-def _inside(folder: Path, name: Any) -> Path:
-    """Return a file of the folder that an option names, by the last part of its path."""
+def _inside(file: Path, name: Any) -> Path:
+    """Return a file that an option of a file next to it names, by the last part of its path."""
     name = PurePosixPath(name.replace("\\", "/")).name if isinstance(name, str) else ""
-    path = folder / name
+    path = file.parent / name
     if not name:
-        raise UserError(f"{folder / DECODER} is damaged. Expected names of files.")
+        raise UserError(f"{file} is damaged. Expected names of files.")
     try:
         is_file = path.is_file()
     except OSError:  # too long a name
         is_file = False
     if not is_file:
-        raise UserError(f"{folder} has no file {brief(name)}, which its {DECODER} names.")
+        raise UserError(f"{file.parent} has no file {brief(name)}, which its {file.name} names.")
     return path
 
 
-def _vocabulary_files(folder: Path, search: Mapping[str, Any]) -> tuple[Path, Path]:
+def _vocabulary_files(folder: Path, file: Path, search: Mapping[str, Any]) -> tuple[Path, Path]:
     """Return the files of the vocabularies of source and target."""
     names = search.get("vocabs")
     if not names:
         return _find_vocabularies(folder)
     if not isinstance(names, list) or len(names) != 2:
         raise UserError(
-            f"{folder / DECODER}: unsupported `vocabs`: {brief(names)}. Expected two, of a "
+            f"{file}: unsupported `vocabs`: {brief(names)}. Expected two, of a "
             "source and a target (models with several encoders are not supported)."
         )
-    return _inside(folder, names[0]), _inside(folder, names[1])
+    return _inside(file, names[0]), _inside(file, names[1])
 
 
 def _find_vocabularies(folder: Path) -> tuple[Path, Path]:

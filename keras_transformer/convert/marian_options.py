@@ -345,8 +345,8 @@ def target_languages(pieces: Sequence[str]) -> dict[str, str]:
 
 
 def read_search(files: MarianFiles, pieces: Sequence[str]) -> BeamSearch:
-    """Return the search of `decoder.yml`, with Marian's defaults; greedy search without one."""
-    path, options = files.path.with_name("decoder.yml"), files.search
+    """Return the search of `files.search`, with Marian's defaults; greedy search without any."""
+    path, options = files.search_path, files.search
     constraints = []
     if not option(path, options, "allow-unk", False):
         constraints.append(NoUnknownToken())

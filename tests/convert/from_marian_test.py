@@ -265,7 +265,7 @@ def bin_file(path, arrays, version=1):
     headers, names, shapes, data = b"", b"", b"", b""
     for name, (array, number, *given) in arrays.items():
         values = array
-        if number == 0x10001:
+        if number in (0x10001, 0x4101):
             rows = array if "Wemb" in name else array.T
             factor = np.float32(given[0] if given else 127 / abs(array).max())
             integers = (rows if given else np.rint(rows * factor)).astype("i1")
@@ -333,14 +333,15 @@ def test_a_repository_may_have_marians_own_form(form, tmp_path, monkeypatch):
             assert conversions()[0].source == "hf://user/opus"
 
 
-def test_firefoxs_integers_are_read_as_the_floats_that_they_stand_for(tmp_path):
+@pytest.mark.parametrize("number", [0x10001, 0x4101])  # Marian's, and browsermt/marian-dev's
+def test_integers_are_read_as_the_floats_that_they_stand_for(number, tmp_path):
     options = OPTIONS["ssru"]
     reference = Reference(3, **options)
     floats = kt.Translator.from_preset(
         kt.convert.marian(bin_folder(tmp_path / "floats", reference))
     )
     integers = kt.Translator.from_preset(
-        kt.convert.marian(bin_folder(tmp_path / "int8", reference, matrices=0x10001))
+        kt.convert.marian(bin_folder(tmp_path / "int8", reference, matrices=number))
     )
     for ours, exact in zip(integers.model.weights, floats.model.weights):
         ours, exact = map(ops.convert_to_numpy, (ours, exact))
@@ -427,6 +428,41 @@ def test_aliases_in_the_options_of_a_model_are_counted_too(tmp_path):
     bin_file(tmp_path / "model" / "model.bin", arrays)
     (tmp_path / "model" / "vocab.spm").write_bytes(sentencepiece_model())
     assert "aliases stand for too many values" in message_of(tmp_path / "model")
+
+
+FIREFOX = "config.intgemm8bitalpha.yml"
+
+
+def firefox_options(model="model.intgemm.alphas.bin", **options):
+    options = {
+        **{"relative-paths": True, "models": [model], "vocabs": ["vocab.ende.spm"] * 2},
+        **{"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.5, "word-penalty": 0},
+        **{"gemm-precision": "int8shiftAlphaAll", **options},
+    }
+    return yaml.safe_dump(options)
+
+
+def test_firefoxs_config_is_read_as_decoder_yml(tmp_path):
+    folder = bin_folder(tmp_path / "model", Reference())
+    (folder / FIREFOX).write_text(firefox_options(gemm_precision="int8"))
+    search = kt.convert.marian(folder).search
+    assert (search.beam_size, search.alpha, search.max_length_factor) == (1, 1.0, 2.5)
+
+
+def test_decoder_yml_is_preferred_and_then_a_config_whose_model_is_there(tmp_path):
+    folder = bin_folder(tmp_path / "model", Reference())
+    (folder / "config.yml").write_text(firefox_options("model.npz", **{"beam-size": 3}))
+    (folder / FIREFOX).write_text(firefox_options())
+    assert kt.convert.marian(folder).search.beam_size == 1
+    (folder / "decoder.yml").write_text(firefox_options(**{"beam-size": 2}))
+    assert kt.convert.marian(folder).search.beam_size == 2
+
+
+def test_a_config_that_names_other_files_is_refused(tmp_path):
+    folder = bin_folder(tmp_path / "model", Reference())
+    (folder / FIREFOX).write_text(firefox_options("model.bin"))
+    message = message_of(folder)
+    assert f"{folder} has no file 'model.bin', which its {FIREFOX} names" in message
 
 
 def test_a_few_aliases_are_read(tmp_path):
@@ -519,6 +555,7 @@ def matrix(shape=(8, 8), factor=1.0):
     [
         ({}, 2, 0, "unknown version"),
         ({"Wemb": 0x11001}, 1, 0, "packed for AVX2"),
+        ({"Wemb": 0x14002}, 1, 0, "packed for SSE2"),
         ({"Wemb": 0x77}, 1, 0, "unsupported type 0x77"),
         ({}, 1, 300, "cut short"),
         *((matrix(shape), 1, 0, "Expected a matrix") for shape in ((), (0,), (3, 0), (0, 3), (5,))),
