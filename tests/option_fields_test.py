@@ -45,7 +45,7 @@ COMMON = tuple(
 TRANSLATION = tuple(
     """
     --source --target --also --tag-target --no-tag-target --source-vocabulary-size
-    --decoder --zero-start --no-zero-start --split --protect --no-protect
+    --decoder --zero-start --no-zero-start --split --protect --no-protect --augment
     --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
     --drop-duplicates --no-drop-duplicates --check-scripts --no-check-scripts
     """.split()

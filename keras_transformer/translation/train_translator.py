@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from keras_transformer.convert.foreign_transformer import with_zero_start
+from keras_transformer.data.augmentation import augmented, parse_shares
 from keras_transformer.data.filters import FilterOptions, filter_pairs
 from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
@@ -98,7 +99,18 @@ class TranslatorTrainingOptions(TrainingOptions):
     translates. They stand for those of the corpus, and in a quarter of the pairs for a word or two
     and their translations. With `init` they are added to the preset's vocabulary."""
 
+    augment: str | None = None
+    """Also train on pairs in the forms of text as it comes: shares of the pairs, such as
+    upper=0.07,title=0.05,typo=0.05,no_end=0.2. They are upper case and title case (both sides), a
+    typo in the source, and no final full stop (both sides). A pair has one form at a time."""
+
     scores = ("val_bleu",)
+
+    def validate(self) -> None:
+        """Raise a `UserError` as `TrainingOptions` do, or if `augment` is wrong."""
+        super().validate()
+        if self.augment is not None:
+            parse_shares(self.augment)
 
 
 def train_translator(
@@ -139,6 +151,8 @@ def train_translator(
     if options.protect:
         train_read = with_symbols(train, seed=options.run.seed)
         val_read = with_symbols(val, share=0)
+    if options.augment is not None:
+        train_read = augmented(train_read, parse_shares(options.augment), options.run.seed)
     preprocessor = make_preprocessor(train_read, context)
     batches = make_batches(
         train_read,
