@@ -38,6 +38,11 @@ class VocabPermutation(NamedTuple):
     copies: np.ndarray
     """Int array: our ids that are copies of tokens which have another id of their own."""
 
+    def new_ids(self) -> np.ndarray:
+        """Return an int array: our id of each foreign token, which is not a copy's."""
+        own = np.delete(np.arange(len(self.rows)), self.copies)
+        return own[np.argsort(self.rows[own])]
+
     def pieces(self, pieces: Sequence[str]) -> list[str]:
         """Return the names of the tokens in our order, without duplicates.
 

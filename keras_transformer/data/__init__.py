@@ -17,6 +17,7 @@ Vocabulary (section 5.1)
 - `Tokenizer`: a SentencePiece model. `MosesTokenizer`: Moses's words, split into pieces.
 - `SubwordSampler`: samples other segmentations of the training sentences.
 - `TranslationPreprocessor`: the text side of a translator: tokenizers, prefixes, end token, limit.
+- `Shortlist`: the tokens that are likely in the translation of each source token.
 
 Batches (section 5.1)
 

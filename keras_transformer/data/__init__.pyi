@@ -19,6 +19,7 @@ from keras_transformer.data.tokenizer import Tokenizer as Tokenizer
 from keras_transformer.data.moses_tokenizer import MosesTokenizer as MosesTokenizer
 from keras_transformer.data.token_source import SubwordSampler as SubwordSampler
 from keras_transformer.data.preprocessor import TranslationPreprocessor as TranslationPreprocessor
+from keras_transformer.data.shortlist import Shortlist as Shortlist
 
 # Batches
 from keras_transformer.data.token_store import TokenStore as TokenStore

@@ -83,8 +83,9 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         task: str = "Translator",
         **kwargs: Any,
     ):
-        # Only a parser's own class reads the tag dictionary of a preset.
+        # Only the tasks of this package read the tag dictionary and the shortlist of a preset.
         kwargs.pop("has_tag_dictionary", None)
+        kwargs.pop("shortlist", None)
         self.backbone = backbone
         self.preprocessor = preprocessor
         self.search = (

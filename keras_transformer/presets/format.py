@@ -16,6 +16,7 @@ import keras
 
 from keras_transformer.data.language_selection import select
 from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.static_fields import deserialize, serialize
@@ -25,6 +26,7 @@ from keras_transformer.presets.location import (
     CONFIG,
     METADATA,
     PREPROCESSOR,
+    SHORTLIST,
     TAG_DICTIONARY,
     TASK,
 )
@@ -56,6 +58,7 @@ class Preset:
         metadata: dict of JSON values, such as the languages.
         task: name of the class that uses the preset, such as `"Translator"`.
         tag_dictionary: a parser's tag dictionary as JSON values, or None.
+        shortlist: the `kt.data.Shortlist` of a converted model, or None.
         card: text of the model card in Markdown, or None.
         path: the folder from which the preset was read, or None.
     """
@@ -66,6 +69,7 @@ class Preset:
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
     task: str | None = "Translator"
     tag_dictionary: Any = None
+    shortlist: Shortlist | None = None
     card: str | None = None
     path: Path | None = None
 
@@ -137,6 +141,7 @@ class PresetConfig:
         search: dict of JSON values that describe the task's search, or None.
         preprocessor: the `TranslationPreprocessor`, or None if the folder has no tokenizer.
         tag_dictionary: a parser's tag dictionary as JSON values, or None.
+        has_shortlist: whether the folder has a shortlist.
     """
 
     path: Path
@@ -148,6 +153,7 @@ class PresetConfig:
     search: dict[str, Any] | None = None
     preprocessor: TranslationPreprocessor | None = None
     tag_dictionary: Any = None
+    has_shortlist: bool = False
 
     def make_search(self) -> Search | None:
         """Return the search of the preset, or None if it has none.
@@ -242,6 +248,8 @@ def _task(backbone: dict[str, Any], preprocessor: dict[str, Any], preset: Preset
         config["search"] = serialize(preset.search)
     if preset.tag_dictionary is not None:
         config["has_tag_dictionary"] = True
+    if preset.shortlist is not None:
+        config["shortlist"] = SHORTLIST
     return serialized(class_next_to(backbone["class_name"], "Seq2SeqLM"), config)
 
 

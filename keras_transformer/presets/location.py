@@ -13,6 +13,7 @@ from keras_transformer.weights.shards import SHARDS, WEIGHTS
 CONFIG, METADATA = "config.json", "metadata.json"
 TASK, PREPROCESSOR = "task.json", "preprocessor.json"
 TAG_DICTIONARY, CARD = "tag_dictionary.json", "README.md"
+SHORTLIST = "shortlist.npz"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 EXPORT_MARK = "keras_transformer.json"
 """The file by which an exported folder is recognized as one that this package wrote."""
@@ -23,7 +24,7 @@ _CLASS_PREFIX = "keras_transformer>"  # of the registered names in a `config.jso
 HUGGING_FACE = "hf://"
 # Only the files of a preset are downloaded; a repository may contain more.
 _FILES = (
-    *(CARD, CONFIG, METADATA, PREPROCESSOR, TAG_DICTIONARY, TASK, WEIGHTS),
+    *(CARD, CONFIG, METADATA, PREPROCESSOR, SHORTLIST, TAG_DICTIONARY, TASK, WEIGHTS),
     *(f"{name}.json" for name in (TOKENIZER, SOURCE_TOKENIZER)),
     *(f"assets/{name}/vocabulary.spm" for name in (TOKENIZER, SOURCE_TOKENIZER)),
     *(f"assets/{name}/vocabulary.json" for name in (TOKENIZER, SOURCE_TOKENIZER)),

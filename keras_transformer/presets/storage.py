@@ -11,6 +11,7 @@ A preset is in KerasHub's format, with its file names and its JSON: see `keras_t
 - `task.json`: the task that the model is for, its metadata, and its search if it has one
 - `metadata.json`: the date and the versions with which the preset was written
 - `tag_dictionary.json`: a parser's tag dictionary, if it has one
+- `shortlist.npz`: a converted model's `kt.data.Shortlist`, if it has one
 - `README.md`: the model card, if there is one
 """
 
@@ -27,6 +28,7 @@ import keras
 from keras_transformer.annotations import DType
 from keras_transformer.data.moses_tokenizer import MosesTokenizer
 from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write_folder, read_json
@@ -48,6 +50,7 @@ from keras_transformer.presets.location import (
     CONFIG,
     PREPROCESSOR,
     PRESET,
+    SHORTLIST,
     SOURCE_TOKENIZER,
     TAG_DICTIONARY,
     TASK,
@@ -105,6 +108,8 @@ def save_preset(path: str | Path, preset: Preset, weights_dtype: str | None = No
             (folder / CARD).write_text(preset.card, "utf-8")
         elif preset.card is None and old_card.is_file():
             shutil.copyfile(old_card, folder / CARD)
+        if preset.shortlist is not None:
+            preset.shortlist.save(folder / SHORTLIST)
         save_weights(preset.model, folder / WEIGHTS)
         if weights_dtype is not None:
             narrow_weights(folder / WEIGHTS, weights_dtype)
@@ -142,6 +147,7 @@ def load_preset(path: str | Path, task: str, dtype: DType = None) -> Preset:
         metadata=config.metadata,
         task=config.task,
         tag_dictionary=config.tag_dictionary,
+        shortlist=_read_shortlist(config),
         card=card.read_text("utf-8", errors="replace") if card.is_file() else None,
         path=path,
     )
@@ -212,6 +218,7 @@ def read_preset(path: str | Path) -> PresetConfig:
         search=task.get("search"),
         preprocessor=_read_preprocessor(path, class_next_to(name, "Seq2SeqLMPreprocessor")),
         tag_dictionary=_tag_dictionary(path, task),
+        has_shortlist="shortlist" in task,
     )
 
 
@@ -250,6 +257,15 @@ def _tag_dictionary(path: Path, task: dict[str, Any]) -> Any:
         return None
     require_file(path, TAG_DICTIONARY)
     return read_json(path / TAG_DICTIONARY)
+
+
+def _read_shortlist(config: PresetConfig) -> Shortlist | None:
+    if not config.has_shortlist or config.preprocessor is None:
+        return None
+    tokenizers = config.preprocessor.source_tokenizer, config.preprocessor.tokenizer
+    return Shortlist.load(
+        config.path / SHORTLIST, *(tokenizer.vocabulary_size for tokenizer in tokenizers)
+    )
 
 
 def new_model(model_class: type, config: PresetConfig, dtype: DType = None) -> "Transformer":

@@ -7,6 +7,7 @@ from keras_transformer.annotations import DType, Tensor
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.convert import foreign_transformer  # noqa: F401  It registers its class.
 from keras_transformer.data.preprocessor import TranslationPreprocessor, as_preprocessor
+from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import Constraint
@@ -39,6 +40,7 @@ class Task:
     Attributes:
         preprocessor: the `TranslationPreprocessor`.
         search: the search, with its options.
+        shortlist: the `kt.data.Shortlist` of a converted model, which a preset keeps, or None.
 
     Raises:
         UserError: if the search has no such option, or an option is out of its range.
@@ -46,6 +48,7 @@ class Task:
 
     default_search = BeamSearch()
     preprocessor_options = ("max_source_length",)
+    shortlist: Shortlist | None = None
 
     def __init__(
         self,
@@ -73,7 +76,8 @@ class Task:
 
     def __repr__(self) -> str:
         kind = " ".join([type(self).__name__, *self._languages()])
-        return f"<{kind}: {self.model.count_params():,} parameters, {self.search}>"
+        shortlist = f", {self.shortlist.name}" if self.shortlist else ""
+        return f"<{kind}: {self.model.count_params():,} parameters, {self.search}{shortlist}>"
 
     def _languages(self) -> list[str]:
         languages = [self.metadata[side] for side in ("source", "target") if side in self.metadata]
@@ -120,7 +124,9 @@ class Task:
                 preset = load_preset(path, cls.__name__, dtype=dtype)
         search = resolve_search(search, preset.search or cls.default_search)
         arguments = {**cls._preset_arguments(preset), **options}
-        return cls(preset.model, preset.preprocessor, search=search, **arguments)
+        task = cls(preset.model, preset.preprocessor, search=search, **arguments)
+        task.shortlist = preset.shortlist
+        return task
 
     def to_preset(self) -> Preset:
         """Return the parts of the task as a `Preset`, which shares the model."""
@@ -130,6 +136,7 @@ class Task:
             search=self.search,
             metadata=self.metadata,
             task=type(self).__name__,
+            shortlist=self.shortlist,
         )
 
     def save_to_preset(

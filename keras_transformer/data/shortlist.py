@@ -1,0 +1,149 @@
+"""Shortlists of the tokens that a translation may have, as Marian writes them."""
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.errors import UserError
+
+_MAGIC = 0xF11A48D5013417F5
+_HEADER = 6  # numbers of 8 bytes: magic, checksum, first, best, number of offsets, number of ids
+
+
+class Shortlist(NamedTuple):
+    """The target tokens that are likely in the translation of each source token.
+
+    A search that only scores these tokens is faster. No search uses it yet: a preset keeps it.
+    """
+
+    offsets: np.ndarray
+    """Int array `(source tokens + 1,)`: where the tokens of each source token begin in `token_ids`,
+    and where the last end."""
+    token_ids: np.ndarray
+    """Int array: ids of target tokens."""
+    frequent: np.ndarray
+    """Int array: ids of the target tokens that every translation may have."""
+    name: str = ""
+    """Name of the file that it was read from."""
+
+    def __repr__(self) -> str:
+        count = len(self.offsets) - 1
+        return f"<Shortlist {self.name}: {len(self.token_ids):,} ids of {count:,} source tokens>"
+
+    @classmethod
+    def from_marian(cls, path: str | Path, source_size: int, target_size: int) -> "Shortlist":
+        """Read a binary file of Marian, such as `lex.50.50.enpt.s2t.bin`, with Marian's ids.
+
+        Args:
+            path: the file.
+            source_size: the number of tokens of the source's vocabulary.
+            target_size: the number of tokens of the target's vocabulary.
+
+        Raises:
+            UserError: if the file is damaged or does not fit the vocabularies.
+        """
+        path = Path(path)
+        data = path.read_bytes()
+        numbers = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
+        if len(numbers) < _HEADER or numbers[0] != _MAGIC:
+            raise UserError(
+                f"{path} is damaged, or not a binary shortlist of Marian. Expected a file that "
+                f"begins with the number {_MAGIC:#x}."
+            )
+        _, checksum, first, _, num_offsets, num_ids = numbers[:_HEADER].tolist()
+        if (size := 8 * (_HEADER + num_offsets) + 4 * num_ids) != len(data):
+            raise UserError(
+                f"{path} is damaged or cut short. Expected {size:,} bytes, by its header. "
+                f"Received: {len(data):,}"
+            )
+        if _checksum(numbers[2:]) != checksum:
+            raise UserError(f"{path} is damaged: its checksum is wrong. Copy or download it again.")
+        offsets = numbers[_HEADER : _HEADER + num_offsets].astype("i8")
+        token_ids = np.frombuffer(data, "<u4", num_ids, size - 4 * num_ids)
+        shortlist = cls(offsets, token_ids, np.arange(min(first, target_size)), path.name)
+        shortlist.validate(path, source_size, target_size)
+        return shortlist
+
+    @classmethod
+    def load(cls, path: str | Path, source_size: int, target_size: int) -> "Shortlist":
+        """Load a file that `save` wrote.
+
+        Args:
+            path: the file.
+            source_size: the number of tokens of the source's vocabulary.
+            target_size: the number of tokens of the target's vocabulary.
+
+        Raises:
+            UserError: if the file is missing, damaged or does not fit the vocabularies.
+        """
+        try:
+            with np.load(path) as arrays:
+                names = ("offsets", "token_ids", "frequent")
+                offsets, token_ids, frequent = (arrays[name].astype("i8") for name in names)
+                shortlist = cls(offsets, token_ids, frequent, str(arrays["name"]))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise UserError(f"{path} is missing or damaged: {error}") from error
+        shortlist.validate(path, source_size, target_size)
+        return shortlist
+
+    def save(self, path: str | Path) -> None:
+        """Write a compressed file of NumPy.
+
+        Args:
+            path: the file, such as `shortlist.npz`.
+        """
+        dtype = np.min_scalar_type(max(self.token_ids.max(initial=0), self.frequent.max(initial=0)))
+        np.savez_compressed(
+            path,
+            offsets=self.offsets.astype("u4"),
+            token_ids=self.token_ids.astype(dtype),
+            frequent=self.frequent.astype(dtype),
+            name=np.array(self.name),
+        )
+
+    def validate(self, path: str | Path, source_size: int, target_size: int) -> None:
+        """Validate that the shortlist fits two vocabularies.
+
+        Args:
+            path: the file, for errors.
+            source_size: the number of tokens of the source's vocabulary.
+            target_size: the number of tokens of the target's vocabulary.
+
+        Raises:
+            UserError: if it does not.
+        """
+        count = len(self.offsets) - 1
+        largest = np.concatenate([self.token_ids, self.frequent]).max(initial=0)
+        if count != source_size or largest >= target_size:
+            raise UserError(
+                f"{path} and the vocabulary do not match. Expected {source_size:,} source tokens, "
+                f"and ids below {target_size:,}. Received: {count:,} tokens, and the id {largest:,}"
+            )
+        steps = np.diff(self.offsets, prepend=0, append=len(self.token_ids))
+        if steps[0] or steps[-1] or steps.min() < 0:
+            raise UserError(f"{path} is damaged: its offsets must rise to {len(self.token_ids):,}.")
+
+    def in_order(self, source_rows: np.ndarray, new_ids: np.ndarray) -> "Shortlist":
+        """Return the shortlist of vocabularies in another order.
+
+        Args:
+            source_rows: int array `(new source tokens,)`: the present id of each source token.
+            new_ids: int array `(target tokens,)`: the new id of each target token.
+        """
+        lengths = np.diff(self.offsets)[source_rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.repeat(self.offsets[source_rows] - offsets[:-1], lengths)
+        token_ids = new_ids[self.token_ids[places + np.arange(len(places))]]
+        order = np.lexsort([token_ids, np.repeat(np.arange(len(lengths)), lengths)])
+        return Shortlist(offsets, token_ids[order], np.sort(new_ids[self.frequent]), self.name)
+
+
+def _checksum(numbers: np.ndarray) -> int:
+    """Return Marian's hash of numbers, which is Boost's `hash_combine`."""
+    seed, mask = 0, 2**64 - 1
+    for number in numbers.tolist():
+        seed ^= (number + 0x9E3779B9 + (seed << 6) + (seed >> 2)) & mask
+    return seed
