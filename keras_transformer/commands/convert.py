@@ -42,7 +42,8 @@ class ConvertOptions(ProgressOptions):
     description), ctranslate2 (tried), m2m100 (built from its description) or fsmt (built from its
     description). The guide "Convert models" lists the files that were tried."""
     source: Annotated[str, tyro.conf.Positional]
-    """Folder or file of the model, or hf://user/repository."""
+    """Folder or file of the model, FILE.whl/FOLDER in a file with several, or
+    hf://user/repository."""
     destination: Annotated[Path, tyro.conf.Positional]
     """Folder for the preset, which must not exist."""
     source_language: str | None = None
@@ -63,7 +64,7 @@ def convert(options: ConvertOptions) -> None:
     read = getattr(kt.convert, options.format)
     with spinner("converting"):
         preset = read(options.source, **_arguments(read, options))
-    card = conversion_card(options.source)
+    card = conversion_card(options.source, shortlist=preset.shortlist)
     save_preset(options.destination, dataclasses.replace(preset, card=card))
     logger.info(f"The preset is in {options.destination}.")
 

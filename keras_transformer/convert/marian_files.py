@@ -1,12 +1,14 @@
 """Reader of the files that Marian itself writes: `.npz` and `.bin` models, and their YAML."""
 
 import contextlib
+import gzip
 import logging
 import math
 import re
 import shutil
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -23,13 +25,14 @@ logger = logging.getLogger(__name__)
 MODEL, DECODER = "model.npz", "decoder.yml"
 """Names of the files that an export writes."""
 _CONFIGS = "config*.yml"  # options of a search, as Firefox and translateLocally name them
-_MODELS, _ZIP = (".npz", ".bin"), ".zip"
+_MODELS, _ZIP, _ARCHIVES, _GZ = (".npz", ".bin"), ".zip", (".zip", ".whl"), ".gz"
 _TEXTS = (".yml", ".yaml", ".spm", ".json", ".md", ".txt", ".model", ".bpe")
 _OPTIONS = "special:model.yml"
 CONVERTED = "converted"
 """The folder of conversions in the user's cache."""
-# Shortlists of likely tokens, which change only the speed, and files that Marian trains with.
+# Shortlists of likely tokens, and files that Marian trains with.
 _OTHERS = ("lex", ".optimizer.", ".progress.", "shortlist")
+_SHORTLIST = re.compile(r"lex.*\.bin")
 LARGEST = 64 * 2**30
 """Bytes that a zip file may declare."""
 _LARGEST_EXPANSION = 10  # of a YAML file by its aliases
@@ -39,7 +42,9 @@ _PLAIN = {0x404: "<f4", 0x402: "<f2", 0x408: "<f8", 0x101: "<i1"}
 # Integers of Marian, and of browsermt/marian-dev, which Firefox's models are made with.
 _QUANTIZED = {0x10001: "<i1", 0x10002: "<i2", 0x4101: "<i1", 0x4102: "<i2"}
 _PROCESSORS = {0x4000: "SSE2", 0x8000: "SSSE3", 0x1000: "AVX2", 0x2000: "AVX-512", 0x800: "FBGEMM"}
-_SCALES = "_QuantMultA"  # of inputs, which only integer products need
+_PACKED = 0x10800  # one of these bits is in each type that is packed for a processor
+_ALPHA = "_QuantMultA"  # the scale of a matrix's inputs, which only integer products need
+_OUTPUT_ALPHA = "none"  # of logits that are computed with the embeddings
 
 
 class MarianFiles(NamedTuple):
@@ -49,6 +54,8 @@ class MarianFiles(NamedTuple):
     """The file of the model."""
     arrays: Mapping[str, np.ndarray]
     """Float arrays by name."""
+    alphas: Mapping[str, float]
+    """The scales of inputs by the name of their matrix, which products of integers need."""
     options: dict[str, Any]
     """The options inside the model."""
     search_path: Path
@@ -57,17 +64,19 @@ class MarianFiles(NamedTuple):
     """The options of a search; empty without such a file."""
     vocabularies: tuple[Path, Path]
     """The files of the vocabularies of source and target."""
+    shortlist: Path | None
+    """The file of the shortlist, or None."""
 
 
 def is_marian(folder: Path) -> bool:
     """Return whether a folder, or a zip file, holds a model that Marian wrote.
 
     Args:
-        folder: a folder, or any file.
+        folder: a folder, or any file, or a path inside a file.
     """
-    if folder.is_file():
-        return folder.suffix == _ZIP
-    return folder.is_dir() and bool(_files_to_read(x.name for x in folder.iterdir()))
+    if folder.is_dir():
+        return bool(_files_to_read(x.name for x in folder.iterdir()))
+    return zip_in(folder) is not None
 
 
 def repository_files(name: str) -> list[str]:
@@ -88,11 +97,13 @@ def _files_to_read(names: Iterable[str]) -> list[str]:
     names = sorted(names)
     if CONFIG in names:  # the files of another library
         return []
-    models = [name for name in names if _is_model(name)]
-    others = [name for name in names if name.endswith((".spm", ".yml", ".yaml"))]
+    # Files may be compressed one by one, as in Mozilla's repository. Whole files are preferred.
+    plain = {name.removesuffix(_GZ): name for name in reversed(names)}
+    models = [name for name in plain if _is_model(name)]
+    others = [x for x in plain if x.endswith((".spm", ".yml", ".yaml")) or _SHORTLIST.fullmatch(x)]
     is_marian = any(name.endswith((".npz", ".spm")) for name in (*models, *others))
     if models and is_marian:
-        return [*models, *others]
+        return sorted(plain[name] for name in (*models, *others))
     zips = [name for name in names if name.endswith(_ZIP)]
     if len(zips) > 1:  # their names end with their dates
         logger.warning("There are several zip files. %s is read.", zips[-1])
@@ -101,37 +112,54 @@ def _files_to_read(names: Iterable[str]) -> list[str]:
 
 @contextlib.contextmanager
 def opened(source: Path) -> Iterator[Path]:
-    """Return the folder of a model. A zip file is unpacked for the time of the block.
+    """Return the folder of a model. Compressed files are unpacked for the time of the block.
 
     Args:
-        source: a folder, or a zip file; or a folder that only holds zip files, whose last is read.
+        source: a folder; or a zip file or wheel, followed by the name of a folder inside if it has
+            several models: `FILE.whl/enpt`; or a folder that only holds zip files, whose last is
+            read.
 
     Raises:
-        UserError: if the zip file is damaged, too large, or would write outside its folder.
+        UserError: if a compressed file is damaged, too large, or would write outside its folder, or
+            has no such model, or several.
     """
-    archive = zip_in(source)
-    if archive is None:
+    found = zip_in(source)
+    names = [] if found else _files_to_read(x.name for x in source.iterdir())
+    if not found and not any(name.endswith(_GZ) for name in names):
         yield source
         return
     with temporary_folder(user_cache() / CONVERTED, "unzipped") as folder:
-        _unzip(archive, folder)
-        inner = {path.parent for path in folder.rglob("*") if path.suffix in _MODELS}
+        inner = _unzip(*found, folder) if found else _decompress(source, names, folder)
         try:
-            yield inner.pop() if len(inner) == 1 else folder
+            yield inner
         except UserError as error:  # names the temporary folder
-            raise UserError(str(error).replace(str(folder), str(archive))) from error
+            place = str(found.path if found else source)
+            raise UserError(str(error).replace(str(folder), place)) from error
 
 
-def zip_in(source: Path) -> Path | None:
-    """Return the zip file of a model, or None if it is not zipped.
+class Archive(NamedTuple):
+    """A zip file or wheel with models."""
+
+    path: Path
+    """The file."""
+    name: str
+    """The name of a folder inside, or an empty string."""
+
+
+def zip_in(source: Path) -> Archive | None:
+    """Return the zip file or wheel of a model, or None if it is not zipped.
 
     Args:
         source: as for `opened`.
     """
     if source.is_dir():
         names = _files_to_read(x.name for x in source.iterdir())
-        return source / names[0] if names and names[0].endswith(_ZIP) else None
-    return source if source.suffix == _ZIP else None
+        return Archive(source / names[0], "") if names and names[0].endswith(_ZIP) else None
+    for path in (source, *source.parents):
+        if path.is_file():
+            name = source.relative_to(path).as_posix()
+            return Archive(path, name.lstrip(".")) if path.suffix in _ARCHIVES else None
+    return None
 
 
 def read_files(folder: Path) -> MarianFiles:
@@ -146,7 +174,7 @@ def read_files(folder: Path) -> MarianFiles:
     """
     file, search = _read_search_options(folder)
     path = _model_file(folder, file, search)
-    arrays = _read_npz(path) if path.suffix == ".npz" else _read_bin(path)
+    arrays, quantized = _read_npz(path) if path.suffix == ".npz" else _read_bin(path)
     if _OPTIONS not in arrays:
         raise UserError(f"{path} has no {_OPTIONS}, the options of a model that Marian wrote.")
     text = arrays.pop(_OPTIONS)
@@ -159,8 +187,10 @@ def read_files(folder: Path) -> MarianFiles:
     for name, array in arrays.items():
         if array.dtype.kind != "f":
             raise UserError(f"{path}: {brief(name)} is an array of {array.dtype}. Expected floats.")
+    alphas = _take_alphas(path, arrays, quantized, search.get("gemm-precision"))
     vocabularies = _vocabulary_files(folder, file, search)
-    return MarianFiles(path, arrays, options, file, search, vocabularies)
+    shortlist = _shortlist_file(folder, file, search)
+    return MarianFiles(path, arrays, alphas, options, file, search, vocabularies, shortlist)
 
 
 def read_yaml(text: bytes, path: Path, all_text: bool = False) -> Any:
@@ -218,11 +248,17 @@ def _expanded_size(node: Any, sizes: dict[int, float]) -> float:
 # Zip files
 
 
-def _unzip(path: Path, folder: Path) -> None:
-    """Unpack the files of a model."""
+def _unzip(path: Path, name: str, folder: Path) -> Path:
+    """Unpack the files of one model, and return their folder.
+
+    Args:
+        path: the zip file.
+        name: the end of the path of the model's folder inside, if there are several.
+        folder: the folder to unpack in.
+    """
     with open_zip(path, LARGEST) as archive:
-        members = [x for x in archive.infolist() if not x.is_dir()]
-        for member in members:
+        members = {}
+        for member in archive.infolist():
             place = PurePosixPath(member.filename.replace("\\", "/"))
             if place.is_absolute() or ".." in place.parts or ":" in member.filename:
                 raise UserError(
@@ -230,10 +266,44 @@ def _unzip(path: Path, folder: Path) -> None:
                 )
             if stat.S_ISLNK(member.external_attr >> 16):
                 raise UserError(f"{path} is refused: {brief(member.filename)} is a link.")
-            if place.suffix in (*_MODELS, *_TEXTS):
-                (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            if place.suffix in (*_MODELS, *_TEXTS) and not member.is_dir():
+                members[place] = member
+        inner = _model_folder(path, name, members)
+        for place, member in members.items():
+            if place.parent == inner:
+                (folder / inner).mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as packed, open(folder / place, "wb") as file:
                     shutil.copyfileobj(packed, file)
+    return folder / inner
+
+
+def _model_folder(path: Path, name: str, places: Iterable[PurePosixPath]) -> PurePosixPath:
+    """Return the folder of a model in a zip file."""
+    folders = sorted({place.parent for place in places if _is_model(place.name)})
+    if not folders:
+        raise UserError(f"{path} has no model of Marian: a file that ends with .npz or .bin.")
+    parts = PurePosixPath(name).parts
+    found = [x for x in folders if not parts or x.parts[-len(parts) :] == parts]
+    if len(found) != 1:
+        names = ", ".join(f"{path.name}/{x.name}" for x in folders)
+        wrong = f"no model in a folder {brief(name)}" if name else "several models"
+        raise UserError(f"{path} has {wrong}. Expected one of: {names}")
+    return found[0]
+
+
+def _decompress(source: Path, names: Iterable[str], folder: Path) -> Path:
+    """Copy the files of a model into another folder, which is returned, without `.gz`."""
+    for name in names:
+        is_packed = name.endswith(_GZ)
+        try:
+            with (gzip.open if is_packed else open)(source / name, "rb") as packed:
+                with open(folder / name.removesuffix(_GZ), "wb") as file:
+                    shutil.copyfileobj(packed, file)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise UserError(
+                f"{source / name} is damaged or cut short: {error}. Copy or download it again."
+            ) from error
+    return folder
 
 
 # Models
@@ -246,15 +316,13 @@ def _is_model(name: str) -> bool:
 def _read_search_options(folder: Path) -> tuple[Path, dict[str, Any]]:
     """Return the options of a search and their file: the first whose model is in the folder."""
     others = sorted(folder.glob(_CONFIGS), key=lambda path: (len(path.name), path.name))
-    found = {}
-    for path in (folder / DECODER, *others):
-        if path.is_file():
-            found[path] = _mapping(path, read_yaml(path.read_bytes(), path))
-    for path, search in found.items():
+    paths = [path for path in (folder / DECODER, *others) if path.is_file()]
+    found = [(path, _mapping(path, read_yaml(path.read_bytes(), path))) for path in paths]
+    for path, search in found:
         with contextlib.suppress(UserError):
             if "models" in search and _model_file(folder, path, search):
                 return path, search
-    return next(iter(found.items()), (folder / DECODER, {}))
+    return found[0] if found else (folder / DECODER, {})
 
 
 def _model_file(folder: Path, file: Path, search: Mapping[str, Any]) -> Path:
@@ -319,14 +387,57 @@ def _find_vocabularies(folder: Path) -> tuple[Path, Path]:
     return sources[0], targets[0]
 
 
+def _shortlist_file(folder: Path, file: Path, search: Mapping[str, Any]) -> Path | None:
+    """Return the file of the shortlist: the one that the options of a search name, if any."""
+    if not file.is_file():
+        found = [x for x in folder.iterdir() if _SHORTLIST.fullmatch(x.name)]
+        return found[0] if len(found) == 1 else None
+    names = search.get("shortlist")
+    name = names[0] if isinstance(names, list) and names else None
+    # Marian also reads text, which is not supported.
+    return _inside(file, name) if isinstance(name, str) and name.endswith(".bin") else None
+
+
 def _mapping(path: Path, values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"{path} is damaged. Expected a mapping of options in YAML.")
     return values
 
 
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of an `.npz` file, without pickled objects."""
+def _take_alphas(
+    path: Path, arrays: dict[str, np.ndarray], quantized: set[str], precision: Any
+) -> dict[str, float]:
+    """Remove the alphas from the arrays of a model, and return them by the names of the matrices.
+
+    Args:
+        path: the file of the model.
+        arrays: dict of its arrays.
+        quantized: the names of the arrays that are integers in the file.
+        precision: the option `gemm-precision`, such as `"int8shiftAlphaAll"`, or None.
+    """
+    alphas = {}
+    for name in [name for name in arrays if name.endswith(_ALPHA)]:
+        array = arrays.pop(name)
+        if array.size != 1 or not 0 < array.item() < np.inf:
+            raise UserError(
+                f"{path} is damaged: {brief(name)} must be one positive number. Received: "
+                f"{brief(array.ravel().tolist())}"
+            )
+        alphas[name.removesuffix(_ALPHA)] = array.item()
+    needed = {name for name in quantized if not name.endswith(("Wemb", _ALPHA))}
+    if not any(name.startswith("decoder_ff_logit_out_W") for name in quantized):
+        needed.add(_OUTPUT_ALPHA)
+    is_needed = quantized and (alphas or "Alpha" in str(precision))
+    if is_needed and (missing := sorted(needed - alphas.keys())):
+        raise UserError(
+            f"{path} has no {brief(missing[0] + _ALPHA)}. Expected an alpha of each matrix of "
+            f"integers, as of a model with alphas. Received: {len(alphas)} of {len(needed)}"
+        )
+    return alphas
+
+
+def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], set[str]]:
+    """Return the arrays of an `.npz` file, without pickled objects, as `_read_bin` does."""
     arrays = {}
     with open_zip(path, LARGEST) as archive:
         for member in archive.infolist():
@@ -335,7 +446,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
             with archive.open(member) as file:
                 name = member.filename.removesuffix(".npy")
                 arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
-    return arrays
+    return arrays, set()
 
 
 def _validate_header(path: Path, member: zipfile.ZipInfo, file: Any) -> None:
@@ -353,8 +464,11 @@ def _validate_header(path: Path, member: zipfile.ZipInfo, file: Any) -> None:
         )
 
 
-def _read_bin(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a `.bin` file; integers are converted to floats."""
+def _read_bin(path: Path) -> tuple[dict[str, np.ndarray], set[str]]:
+    """Return the arrays of a `.bin` file, and the names of those that are integers there.
+
+    Integers are converted to floats.
+    """
     data = np.memmap(path, "u1", "r") if path.stat().st_size else np.empty(0, "u1")
     place = 0
 
@@ -379,17 +493,17 @@ def _read_bin(path: Path) -> dict[str, np.ndarray]:
     names = [take(length, "u1").tobytes() for length, *_ in headers]
     shapes = [take(length, "<i4").tolist() for _, _, length, _ in headers]
     take(int(take(1)[0]), "u1")  # to a multiple of 256 bytes
-    arrays = {}
+    arrays, quantized = {}, set()
     for name, shape, (_, number, _, size) in zip(names, shapes, headers):
         name = name.rstrip(b"\0").decode("utf-8", "replace")
         if any(length < 0 for length in shape) or math.prod(shape) > size:
             raise UserError(
                 f"{path} is damaged: {brief(name)} has {size} bytes for the shape {brief(shape)}."
             )
-        values = take(size, "u1")
-        if not name.endswith(_SCALES):
-            arrays[name] = _stored_array(path, name, number, shape, values)
-    return arrays
+        arrays[name] = _stored_array(path, name, number, shape, take(size, "u1"))
+        if number in _QUANTIZED:
+            quantized.add(name)
+    return arrays, quantized
 
 
 def _stored_array(
@@ -400,7 +514,7 @@ def _stored_array(
     dtype = np.dtype(_PLAIN.get(number) or _QUANTIZED.get(number) or "V")
     if not dtype.itemsize:
         packed = [f"packed for {name}" for bit, name in _PROCESSORS.items() if number & bit]
-        kind = packed[0] if packed else "unknown"
+        kind = packed[0] if packed and number & _PACKED else "unknown"
         raise UserError(
             f"{path}: unsupported type {number:#x} of {brief(name)} ({kind}). Expected float32, or "
             "intgemm8 or intgemm16 that are not packed for a processor."

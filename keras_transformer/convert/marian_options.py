@@ -360,7 +360,7 @@ def read_search(files: MarianFiles, pieces: Sequence[str]) -> BeamSearch:
     others = [
         f"{name}={brief(options[name])}"
         for name, values in _SEARCHES.items()
-        if options.get(name) not in values
+        if options.get(name) not in values and not (name == "shortlist" and files.shortlist)
     ]
     if others:
         logger.warning(

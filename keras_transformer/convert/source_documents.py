@@ -6,8 +6,9 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from keras_transformer.convert.marian_files import LARGEST, zip_in
+from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.files import open_zip
-from keras_transformer.presets.location import CARD, HUGGING_FACE, download_repository
+from keras_transformer.presets.location import CARD, HUGGING_FACE, SHORTLIST, download_repository
 from keras_transformer.presets.registry import license_in, read_card
 from keras_transformer.version import __version__
 
@@ -59,16 +60,17 @@ def read_documents(source: str | Path) -> SourceDocuments:
     path = Path(source)
     found = _in_folder(path) if path.is_dir() else SourceDocuments()
     if found == SourceDocuments() and (archive := zip_in(path)) is not None:
-        return _in_zip(archive)
+        return _in_zip(*archive)
     return found
 
 
-def conversion_card(source: str | Path, name: str | None = None) -> str:
+def conversion_card(source: str | Path, name: str = "", shortlist: Shortlist | None = None) -> str:
     """Return the card of a converted model: its own card, a note, and the text of its license.
 
     Args:
         source: as for `read_documents`.
         name: the name of the source in the note. Defaults to the source.
+        shortlist: the shortlist that is kept with it.
 
     Raises:
         UserError: as `read_documents`.
@@ -76,10 +78,12 @@ def conversion_card(source: str | Path, name: str | None = None) -> str:
     documents = read_documents(source)
     head = re.match(r"---\n.*?\n---\n", documents.card, re.DOTALL)
     end = head.end() if head else 0
-    note = f"Converted from {name or source} by keras_transformer {__version__}."
+    note = f"Converted from {name or source} by keras_transformer {__version__}.\n"
     if documents.license and not license_in(documents.card):
-        note += f"\n\n- license: {documents.license}"
-    card = f"{documents.card[:end]}\n{note}\n\n{documents.card[end:].strip()}".strip()
+        note += f"\n- license: {documents.license}"
+    if shortlist is not None:
+        note += f"\n- shortlist: {shortlist.name}, in {SHORTLIST}"
+    card = f"{documents.card[:end]}\n{note.strip()}\n\n{documents.card[end:].strip()}".strip()
     return f"{card}\n{documents.license_section()}"
 
 
@@ -89,15 +93,17 @@ def _in_folder(folder):
     return SourceDocuments(read_card(folder), text)
 
 
-def _in_zip(path):
-    """Read the documents at the top of a zip file, or in a folder there."""
+def _in_zip(path, folder):
+    """Read the documents at the top of a zip file, or in a folder there, or in a named folder."""
     found = {}
     with open_zip(path, LARGEST) as archive:
         for member in sorted(archive.infolist(), key=lambda member: member.filename):
             parts = PurePosixPath(member.filename.replace("\\", "/")).parts
             is_license = bool(parts) and _LICENSE.fullmatch(parts[-1]) is not None
             name = "license_text" if is_license else "card"
-            if len(parts) in (1, 2) and (is_license or parts[-1] == CARD) and name not in found:
+            own = PurePosixPath(folder).parts[-1:]
+            is_here = parts[-2:-1] == own if own else len(parts) in (1, 2)
+            if is_here and (is_license or parts[-1] == CARD) and name not in found:
                 found[name] = _read_member(archive, member)
     return SourceDocuments(**found)
 
