@@ -3,13 +3,14 @@
 import zipfile
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_transformer.errors import UserError
 
 _MAGIC = 0xF11A48D5013417F5
+_ARRAYS = ("offsets", "token_ids", "frequent")  # of a preset's file
 _HEADER = 6  # numbers of 8 bytes: magic, checksum, first, best, number of offsets, number of ids
 
 
@@ -64,8 +65,7 @@ class Shortlist(NamedTuple):
         offsets = numbers[_HEADER : _HEADER + num_offsets].astype("i8")
         token_ids = np.frombuffer(data, "<u4", num_ids, size - 4 * num_ids)
         shortlist = cls(offsets, token_ids, np.arange(min(first, target_size)), path.name)
-        shortlist.validate(path, source_size, target_size)
-        return shortlist
+        return shortlist.validate(path, source_size, target_size)
 
     @classmethod
     def load(cls, path: str | Path, source_size: int, target_size: int) -> "Shortlist":
@@ -81,13 +81,11 @@ class Shortlist(NamedTuple):
         """
         try:
             with np.load(path) as arrays:
-                names = ("offsets", "token_ids", "frequent")
-                offsets, token_ids, frequent = (arrays[name].astype("i8") for name in names)
+                offsets, token_ids, frequent = (arrays[name].astype("i8") for name in _ARRAYS)
                 shortlist = cls(offsets, token_ids, frequent, str(arrays["name"]))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise UserError(f"{path} is missing or damaged: {error}") from error
-        shortlist.validate(path, source_size, target_size)
-        return shortlist
+        return shortlist.validate(path, source_size, target_size)
 
     def save(self, path: str | Path) -> None:
         """Write a compressed file of NumPy.
@@ -95,17 +93,13 @@ class Shortlist(NamedTuple):
         Args:
             path: the file, such as `shortlist.npz`.
         """
-        dtype = np.min_scalar_type(max(self.token_ids.max(initial=0), self.frequent.max(initial=0)))
-        np.savez_compressed(
-            path,
-            offsets=self.offsets.astype("u4"),
-            token_ids=self.token_ids.astype(dtype),
-            frequent=self.frequent.astype(dtype),
-            name=np.array(self.name),
-        )
+        arrays: dict[str, Any] = {"name": np.array(self.name)}
+        for name, array in zip(_ARRAYS, self):
+            arrays[name] = array.astype(np.min_scalar_type(array.max(initial=0)))
+        np.savez_compressed(path, **arrays)
 
-    def validate(self, path: str | Path, source_size: int, target_size: int) -> None:
-        """Validate that the shortlist fits two vocabularies.
+    def validate(self, path: str | Path, source_size: int, target_size: int) -> "Shortlist":
+        """Return the shortlist, after validating that it fits two vocabularies.
 
         Args:
             path: the file, for errors.
@@ -125,6 +119,7 @@ class Shortlist(NamedTuple):
         steps = np.diff(self.offsets, prepend=0, append=len(self.token_ids))
         if steps[0] or steps[-1] or steps.min() < 0:
             raise UserError(f"{path} is damaged: its offsets must rise to {len(self.token_ids):,}.")
+        return self
 
     def in_order(self, source_rows: np.ndarray, new_ids: np.ndarray) -> "Shortlist":
         """Return the shortlist of vocabularies in another order.
