@@ -94,7 +94,7 @@ class Shortlist(NamedTuple):
             path: the file, such as `shortlist.npz`.
         """
         arrays: dict[str, Any] = {"name": np.array(self.name)}
-        for name, array in zip(_ARRAYS, self):
+        for name, array in zip(_ARRAYS, self[:3]):
             arrays[name] = array.astype(np.min_scalar_type(array.max(initial=0)))
         np.savez_compressed(path, **arrays)
 
