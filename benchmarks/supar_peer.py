@@ -4,14 +4,18 @@ python supar_peer.py train TRAIN DEV MODEL EPOCHS [OPTIONS]
     Train on files of trees in brackets, one per line, and write a model file. OPTIONS is JSON.
 python supar_peer.py parse MODEL THREADS
     Read lines of JSON, a list of sentences each, and print a line when they are parsed.
-python supar_peer.py trees MODEL THREADS
-    Read lines of JSON, a sentence with its tags each, and print its tree.
+python supar_peer.py trees MODEL THREADS [all]
+    Read lines of JSON, a sentence with its tags each, and print its tree. Sentences with several
+    trees are left out, or with `all` printed as one tree. The time goes to standard error.
 """
 
 import functools
 import itertools
 import json
 import sys
+import tempfile
+import time
+from pathlib import Path
 
 import torch
 
@@ -30,11 +34,22 @@ def train(train_trees, dev_trees, path, epochs, options="{}"):
     """Train a BiLSTM over words and characters, without pretrained vectors."""
     from supar import CRFConstituencyParser
 
+    train_trees, dev_trees = map(readable, (train_trees, dev_trees))
     text = {"train": train_trees, "dev": dev_trees, "test": dev_trees}
     features = {"encoder": "lstm", "feat": ["char"], "embed": None, "unk": "unk"}
     options = {**_TRAINING, **features, **text, **json.loads(options)}
     parser = CRFConstituencyParser.build(path, build=True, **options)
     parser.train(epochs=int(epochs), **options)
+
+
+def readable(path):
+    """Return a copy of a file of trees that SuPar can read.
+
+    nltk takes a backslash before a bracket as an escape: it cannot read a word that ends in one.
+    """
+    copy = Path(tempfile.mkdtemp(), "trees.pid")
+    copy.write_text(Path(path).read_text("utf-8").replace("\\)", "/)"), "utf-8")
+    return str(copy)
 
 
 def parse(path, threads):
@@ -44,13 +59,22 @@ def parse(path, threads):
         print(f"\nparsed {len(parse(json.loads(line)))}", flush=True)
 
 
-def trees(path, threads):
-    """Print the tree of each line. Sentences with several trees are skipped."""
+def trees(path, threads, which="one"):
+    """Print the tree of each line. Sentences with several trees are left out, or become one."""
     parse = load(path, threads)
+    num, seconds = 0, 0.0
     while lines := [*itertools.islice(sys.stdin, 2000)]:
-        for tree in parse(map(json.loads, lines)):
-            if len(tree) == 1:
+        sentences = [json.loads(line) for line in lines]
+        start = time.time()
+        parsed = parse(sentences)
+        seconds += time.time() - start
+        num += len(lines)
+        for sentence, tree in zip(sentences, parsed):
+            for i, (word, _) in enumerate(sentence):
+                tree[tree.leaf_treeposition(i)] = word
+            if len(tree) == 1 or which == "all":
                 print(" ".join(str(tree).split()))
+    print(f"{num} sentences, {num / seconds:.1f} per second", file=sys.stderr)
 
 
 def load(path, threads):
@@ -61,7 +85,8 @@ def load(path, threads):
     parser = CRFConstituencyParser.load(path)
 
     def parse(sentences):
-        sentences = [[tuple(word) for word in sentence] for sentence in sentences]
+        # nltk takes a backslash before a bracket as an escape.
+        sentences = [[(word.replace("\\", "/"), tag) for word, tag in x] for x in sentences]
         return [*parser.predict(sentences, verbose=False).trees] if sentences else []
 
     return parse

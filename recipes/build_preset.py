@@ -40,12 +40,13 @@ class Options:
             "multi30k_tok_en_de",
             "tatoeba_en_de",
             "craft_parser",
+            "english_parser",
         ]
     ]
     """The preset to build."""
     data_dir: Path
     """Folder that holds the corpus: Multi30k's files, `train.tsv` and `dev.tsv` of Tatoeba, or
-    `train.mrg` and `dev.mrg` of CRAFT."""
+    `train.mrg` and `dev.mrg` of CRAFT or, for english_parser, of the English Web Treebank."""
     output_dir: Path
     """Folder for the runs, and for the preset in the end."""
     biology_dir: Path | None = None
@@ -53,7 +54,12 @@ class Options:
     genia_dir: Path | None = None
     """For craft_parser: the XML files of github.com/allenai/genia-dependency-trees."""
     supar_python: Path | None = None
-    """For craft_parser: a Python with SuPar (`pip install supar==1.1.4`), the chart parser."""
+    """For the parsers: a Python with SuPar (`pip install supar==1.1.4`), the chart parser.
+    english_parser has no silver trees without it."""
+    craft_trees: Path | None = None
+    """For english_parser: `train.mrg` of CRAFT, whose trees are also learned from."""
+    sentences: Path | None = None
+    """For english_parser: lines `SOURCE TAB SENTENCE`, perhaps compressed, for silver trees."""
     steps_scale: float = 1.0
     """Multiplies the updates of every training. Use a small number for a trial."""
     train_options: str = ""
@@ -84,8 +90,8 @@ class Stage:
 
 
 def main(options):
-    plan = craft_plan if options.preset == "craft_parser" else translation_plan
-    stages = plan(options)
+    plans = {"craft_parser": craft_plan, "english_parser": english_plan}
+    stages = plans.get(options.preset, translation_plan)(options)
     names = [stage.name for stage in stages]
     if options.only not in (None, *names):
         raise UserError(f"`only` must be one of {', '.join(names)}. Received: only={options.only}")
@@ -321,7 +327,7 @@ def preset_stage(build, run_name, alpha):
 # Parsing: `train parsing` on CRAFT's trees, other gold trees and silver trees
 
 _COMMON = (
-    "--dataset craft --precision mixed_bfloat16 --tag-loss-weight 0.5 --subword-sampling 0.1 "
+    "--precision mixed_bfloat16 --tag-loss-weight 0.5 --subword-sampling 0.1 "
     "--num-shapes 40 --checkpoint-steps 500 --average 1"
 )
 _AGAIN = "--label-smoothing 0 --val-sentences 20"
@@ -336,7 +342,7 @@ def craft_plan(options):
     trees = build.data / "train.mrg"
 
     def training(name, arguments, init=None):
-        arguments = f"{_COMMON} --data-dir {build.data_arg} {arguments}"
+        arguments = f"--dataset craft {_COMMON} --data-dir {build.data_arg} {arguments}"
         if init is not None:
             arguments += f" {_AGAIN} --init {runs_arg}/{init}"
         return build.training("parsing", name, arguments)
@@ -368,9 +374,9 @@ def craft_plan(options):
             needs=options.biology_dir,
             source=_BIOLOGY,
         ),
-        build.written("train.pid", lambda: bracketed(build, "train", 120)),
-        build.written("val.pid", lambda: bracketed(build, "val")),
-        build.written("tagged.jsonl", lambda: tagged(build)),
+        build.written("train.pid", lambda: bracketed(build, "craft", "train", 120)),
+        build.written("val.pid", lambda: bracketed(build, "craft", "val")),
+        build.written("tagged.jsonl", lambda: tagged(build, "craft_again")),
         Stage(
             "supar.model",
             runs / "supar.model",
@@ -477,20 +483,20 @@ def drawn(build, name, count):
     return "".join(random.Random(1).sample(lines, min(count, len(lines))))
 
 
-def bracketed(build, split, max_words=None):
-    """Return the trees of CRAFT in the form that SuPar reads."""
+def bracketed(build, dataset, split, max_words=None):
+    """Return the trees of a treebank in the form that SuPar reads."""
     import keras_transformer as kt
 
-    trees = kt.parsing.load_treebank("craft", split, build.data)
+    trees = kt.parsing.load_treebank(dataset, split, build.data)
     kept = [tree for tree in trees if max_words is None or len(tree.leaves()) <= max_words]
     return "".join(f"({kt.parsing.to_bracketed(tree)})\n" for tree in kept)
 
 
-def tagged(build, count=60_000):
+def tagged(build, name, count=60_000):
     """Return the first sentences with tags of our own parser, as lines of JSON."""
     import keras_transformer as kt
 
-    parser = kt.ConstituencyParser.from_preset(build.runs / "craft_again" / "model")
+    parser = kt.ConstituencyParser.from_preset(build.runs / name / "model")
     sentences = [json.loads(line) for line in lines_of(build.runs / "sentences.jsonl")[:count]]
     pairs = zip(sentences, parser.tag(sentences))
     return "".join(json.dumps([*zip(words, tags)]) + "\n" for words, tags in pairs)
@@ -532,6 +538,103 @@ def parser_preset(build):
     )
     card = (build.runs / "craft_agreed" / "model" / "README.md").read_text("utf-8")
     parser.save_to_preset(build.runs / "craft_parser", card=card, weights_dtype="float16")
+
+
+# English: the English Web Treebank, with CRAFT's trees and silver trees if their files are given
+
+
+def english_plan(options):
+    build = Builder(options)
+    runs, runs_arg = build.runs, build.runs_arg
+
+    def training(name, arguments, extra=None, init=None):
+        arguments = f"--dataset ewt {_COMMON} --data-dir {build.data_arg} {arguments}"
+        if extra is not None:
+            arguments += f" --extra-trees {quoted(extra[0])} --extra-ratio {extra[1]}"
+        if init is not None:
+            arguments += f" {_AGAIN} --init {runs_arg}/{init}/model"
+        return build.training("parsing", name, arguments)
+
+    # Every tree of CRAFT once per epoch: 18,951 for the treebank's 12,522.
+    craft = None if options.craft_trees is None else (options.craft_trees, 1.513)
+    stages = [
+        # It begins with random weights: a parser of CRAFT lacks 14 of the symbols.
+        training(
+            "english",
+            "--scale 2 --vocabulary-size 6000 --dropout 0.2 --steps 13000 --warmup-steps 800 "
+            "--peak-learning-rate 0.002 --cooldown-steps 10500 --interval 2000 "
+            "--val-sentences 100",
+            craft,
+        ),
+        training(
+            "english_again",
+            "--dropout 0.1 --steps 9000 --warmup-steps 500 --peak-learning-rate 0.0015 "
+            "--cooldown-steps 8000 --interval 1000",
+            craft,
+            "english",
+        ),
+    ]
+    last = "english_again"
+    if options.supar_python is not None and options.sentences is not None:
+        supar = f"{quoted(options.supar_python)} benchmarks/supar_peer.py"
+        needs_supar = {"needs": options.supar_python, "source": _SUPAR}
+        stages += [
+            build.written("sentences.jsonl", lambda: english_words(options.sentences)),
+            build.written("train.pid", lambda: bracketed(build, "ewt", "train", 120)),
+            build.written("val.pid", lambda: bracketed(build, "ewt", "val")),
+            build.written("tagged.jsonl", lambda: tagged(build, "english_again")),
+            Stage(
+                "supar.model",
+                runs / "supar.model",
+                f"{supar} train {runs_arg}/train.pid {runs_arg}/val.pid {runs_arg}/supar.model 20 "
+                """'{"batch_size": 3000, "decay_steps": 300}'""",
+                **needs_supar,
+            ),
+            build.printed(
+                "supar.mrg",
+                f"{supar} trees {runs_arg}/supar.model 2",
+                runs / "tagged.jsonl",
+                **needs_supar,
+            ),
+            training(
+                "english_silver",
+                "--dropout 0.1 --steps 7000 --warmup-steps 500 --peak-learning-rate 0.0015 "
+                "--cooldown-steps 6300 --interval 1000",
+                (runs / "supar.mrg", 4),
+                "english_again",
+            ),
+        ]
+        last = "english_silver"
+    stages.append(
+        training(
+            "english_gold",
+            "--dropout 0.1 --steps 1500 --warmup-steps 100 --peak-learning-rate 0.001 "
+            "--cooldown-steps 1400 --interval 500",
+            None,
+            last,
+        )
+    )
+    return [*stages, Stage("preset", runs / "english_parser", lambda: english_preset(build))]
+
+
+def english_words(path, max_words=40):
+    """Return the words of sentences as lines of JSON, without the treebank's own sentences."""
+    from keras_transformer.data.text_files import read_lines
+    from keras_transformer.parsing.words import tokenize_words
+
+    rows = (line.rstrip("\n").split("\t") for line in read_lines(path, "sentences"))
+    found = (tokenize_words(text, "ewt") for source, text in rows if source != "ewt")
+    return "".join(json.dumps(words) + "\n" for words in found if 0 < len(words) <= max_words)
+
+
+def english_preset(build):
+    """Save the parser with weights in float16 and the consensus of the beam."""
+    import keras_transformer as kt
+
+    model = build.runs / "english_gold" / "model"
+    parser = kt.ConstituencyParser.from_preset(model, decision="consensus")
+    card = (model / "README.md").read_text("utf-8")
+    parser.save_to_preset(build.runs / "english_parser", card=card, weights_dtype="float16")
 
 
 if __name__ == "__main__":

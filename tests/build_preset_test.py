@@ -137,6 +137,44 @@ def test_a_failed_stage_is_reported_in_one_line_and_leaves_no_output(driver, tmp
         assert not any(tmp_path.iterdir())
 
 
+@pytest.fixture
+def english_options(tmp_path):
+    (tmp_path / "data").mkdir()
+    tree = "(TOP (S (NP (NN x{}) (HYPH -) (NN mail)) (VP (VBZ rocks)) (NFP :--RRB-)))\n"
+    for name in ("train", "dev", "craft"):
+        text = "".join(tree.format(i) for i in range(40))
+        (tmp_path / "data" / f"{name}.mrg").write_text(text, "utf-8")
+    folders = {"data_dir": tmp_path / "data", "output_dir": tmp_path / "runs"}
+    return {"preset": "english_parser", **folders}
+
+
+def test_corpora_add_stages_to_the_plan_of_the_english_parser(driver, english_options, tmp_path):
+    stages = [stage.name for stage in driver.english_plan(driver.Options(**english_options))]
+    assert stages == ["english", "english_again", "english_gold", "preset"]
+    more = {"craft_trees": tmp_path / "data" / "craft.mrg", "sentences": tmp_path / "english.tsv"}
+    options = driver.Options(**english_options, **more, supar_python=Path("python"))
+    more["sentences"].write_text("ewt\tSkipped\ntatoeba\tI can't :-)\n", "utf-8")
+    stages = {stage.name: stage for stage in driver.english_plan(options)}
+    assert str(more["craft_trees"]) in stages["english"].command
+    assert {"supar.model", "supar.mrg", "english_silver"} <= stages.keys()
+    stages["sentences.jsonl"].output.parent.mkdir()
+    stages["sentences.jsonl"].command()
+    lines = stages["sentences.jsonl"].output.read_text("utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == [["I", "ca", "n't", ":--RRB-"]]
+
+
+@pytest.mark.slow
+def test_an_english_parser_is_built_from_end_to_end(driver, english_options, tmp_path):
+    options = (
+        "--precision float32 --batch-tokens 512 --num-shapes 2 --val-sentences 2 --beam-size 1"
+    )
+    small = {"steps_scale": 0.0001, "train_options": options, "vocabulary_size": 90}
+    more = {"craft_trees": tmp_path / "data" / "craft.mrg"}
+    driver.main(driver.Options(**english_options, **more, **small))
+    parser = kt.ConstituencyParser.from_preset(tmp_path / "runs" / "english_parser")
+    assert (parser.decision, parser.word_tokenizer) == ("consensus", "ewt")
+
+
 @pytest.mark.slow
 def test_a_training_of_the_parser_plan_runs(driver, parser_options, tmp_path):
     options = "--scale 0.25 --precision float32 --batch-tokens 512"
