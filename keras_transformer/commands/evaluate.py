@@ -181,7 +181,7 @@ def in_direction(
 @dataclass(kw_only=True)
 class EvaluateParsingOptions(OneTreeOptions, CommonOptions):
     dataset: str
-    """synthetic, ptb, craft or trees."""
+    """synthetic, ptb, craft, ewt or trees."""
     data_dir: Path | None = None
     """Folder that holds the treebank."""
     split: str = "test"

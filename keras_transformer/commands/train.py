@@ -56,7 +56,7 @@ class ParsingCorpus:
     """The treebank."""
 
     dataset: str
-    """synthetic, ptb, craft or trees."""
+    """synthetic, ptb, craft, ewt or trees."""
     extra_trees: Path | None = None
     """File with more trees to train on, such as another parser's output (section 6.3)."""
     data_dir: Path | None = kt.training.mutable_on_resume(None)

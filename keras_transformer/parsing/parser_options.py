@@ -47,9 +47,9 @@ class TreeOptions:
     tag_dictionary: int = 5
     """Words with at least this number of occurrences may only have their tags of training. 0 allows
     every tag for every word."""
-    word_tokenizer: Literal["treebank", "craft"] | None = mutable_on_resume(None)
+    word_tokenizer: Literal["treebank", "craft", "ewt"] | None = mutable_on_resume(None)
     """Rules that split raw text into words, which must match the words of the trees. Defaults to
-    craft for the dataset of that name, else to treebank, the Penn Treebank's rules."""
+    craft or ewt for the dataset of that name, else to treebank, the Penn Treebank's rules."""
 
     def validate(self) -> None:
         """Check the options.

@@ -24,8 +24,9 @@ Extensions of spans, and of tokens as spans of one token:
 - `parent`: the span of the smallest constituent around the span, or None.
 
 The words are spaCy's tokens, except that the parser reads straight quotation marks as two
-backquotes or two apostrophes, as in treebanks. Tokens of white space and sentences longer than
-`max_source_length` have no tree. White space at the ends of a span is ignored.
+backquotes or two apostrophes, unless its treebank keeps them (the rules `ewt`). Tokens of white
+space and sentences longer than `max_source_length` have no tree. White space at the ends of a span
+is ignored.
 
 Trees are stored by the characters that they cover, so `span.as_doc(copy_user_data=True)`,
 `Doc.from_docs` and the retokenizer keep them. If tokens are merged, `parse_string` still returns
@@ -82,7 +83,9 @@ class ParserComponent:
         """Yield the docs of a stream with their trees, parsing `batch_size` docs together."""
         for docs in minibatch(stream, batch_size):
             tokens = [[_sentence_words(sentence) for sentence in doc.sents] for doc in docs]
-            words = [[*map(_spelling, sentence)] for doc in tokens for sentence in doc]
+            # The English Web Treebank keeps straight quotation marks.
+            spelling = _text if self.parser.word_tokenizer == "ewt" else _spelling
+            words = [[*map(spelling, sentence)] for doc in tokens for sentence in doc]
             parses = self.parser.parse(words)
             for doc, sentences in zip(docs, tokens):
                 trees = [parse.tree for parse in itertools.islice(parses, len(sentences))]
@@ -124,10 +127,14 @@ def _sentence_words(sentence: Span) -> list[Token]:
     return [token for token in sentence if not token.is_space]
 
 
+def _text(token: Token) -> str:
+    return _one_word(token.text)
+
+
 def _spelling(token: Token) -> str:
     """Return a word in the spelling of treebanks, with opening and closing quotation marks."""
     if token.text != '"':
-        return _one_word(token.text)
+        return _text(token)
     before = token.nbor(-1) if token.i else None
     opens = before is None or before.is_space or before.whitespace_ or before.text in "([{"
     return "``" if opens else "''"

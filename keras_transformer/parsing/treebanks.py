@@ -142,9 +142,10 @@ def load_treebank(dataset: str, split: str, data_dir: str | PathLike | None = No
     | `synthetic` | English sentences of the built-in grammar | none |
     | `ptb` | Wall Street Journal, Penn Treebank | `wsj_0001.mrg`, …, anywhere below |
     | `craft` | articles of biology | `train.mrg`, `dev.mrg` |
+    | `ewt` | English Web Treebank | `train.mrg`, `dev.mrg` |
     | `trees` | any trees | `train.mrg`, `val.mrg` or `dev.mrg`, `test.mrg` |
 
-    The files of `craft` and `trees` may also be in a folder of that name in `data_dir`.
+    The files of `craft`, `ewt` and `trees` may also be in a folder of that name in `data_dir`.
 
     For the Penn Treebank, sections 02 to 21 are `train` (39,832 trees), section 22 is `val` (1,700)
     and section 23 `test` (2,416). A section consists of the files whose names begin with its
@@ -155,6 +156,9 @@ def load_treebank(dataset: str, split: str, data_dir: str | PathLike | None = No
     CRAFT has no public test split: `test` is `dev.mrg`, `val` the last three articles of
     `train.mrg` (980 trees of 18,951), and `train` the other articles. An article begins with a
     TITLE.
+
+    For the English Web Treebank, `val` and `test` are both `dev.mrg`: a training is chosen and
+    scored on it, and its own test split is not read.
 
     Args:
         dataset: a name from the table (the keys of `TREEBANKS`).
@@ -272,21 +276,25 @@ def _files_below(data_dir: Path) -> list[tuple[str, Path]]:
     return sorted(found)
 
 
-# CRAFT
+# CRAFT and the English Web Treebank
 
 
 def _craft_trees(split: str, data_dir: Path | None) -> Iterable["Tree"]:
-    names = ["dev.mrg" if split == "test" else "train.mrg"]
-    paths = find_files(data_dir, "craft", names)
-    if not paths:
-        raise missing_files(
-            data_dir,
-            "craft",
-            names,
-            "Expected Penn-style trees. The treebank is at https://github.com/UCDenver-ccp/CRAFT.",
-        )
-    trees = read_trees(*paths)
+    name = "dev.mrg" if split == "test" else "train.mrg"
+    trees = _read_file(data_dir, "craft", name, "https://github.com/UCDenver-ccp/CRAFT")
     return trees if split == "test" else _split_articles(trees, split)
+
+
+def _web_trees(split: str, data_dir: Path | None) -> Iterable["Tree"]:
+    name = "train.mrg" if split == "train" else "dev.mrg"
+    return _read_file(data_dir, "ewt", name, "https://github.com/propbank/propbank-release")
+
+
+def _read_file(data_dir: Path | None, dataset: str, name: str, address: str) -> Iterator["Tree"]:
+    if paths := find_files(data_dir, dataset, [name]):
+        return read_trees(*paths)
+    expected = f"Expected Penn-style trees. The treebank is at {address}."
+    raise missing_files(data_dir, dataset, [name], expected)
 
 
 def _split_articles(trees: Iterable["Tree"], split: str) -> Iterator["Tree"]:
@@ -331,6 +339,7 @@ TREEBANKS: Mapping[str, Callable[[str, Path | None], Iterable["Tree"]]] = Mappin
         "synthetic": _synthetic_trees,
         "ptb": _penn_treebank,
         "craft": _craft_trees,
+        "ewt": _web_trees,
         "trees": _any_trees,
     }
 )

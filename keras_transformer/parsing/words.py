@@ -7,9 +7,11 @@ training sentences. So the parser's metadata name one of these rules:
   its word: `well-known`.
 - `"craft"`: the rules of CRAFT's articles of biology: `p53 - dependent`, `Fgf9 + / −`,
   `5 ' - GGT`.
+- `"ewt"`: the rules of the English Web Treebank, of web text and email: `12 - year - old`,
+  `e-mail`, `7:30`, `do nt`, `!!!`, `:-)`.
 
-Both write round brackets as `-LRB-` and `-RRB-`, and straight quotes as two backquotes and two
-apostrophes.
+All write round brackets as `-LRB-` and `-RRB-`. The first two write straight quotes as two
+backquotes and two apostrophes, and the third keeps them.
 """
 
 import re
@@ -24,41 +26,72 @@ from keras_transformer.validation import check_choice
 
 DEFAULT_WORD_TOKENIZER = "treebank"
 
-# CRAFT splits at hyphens, but not after these prefixes: its training trees keep them more often
-# than not. (The same holds for `10-fold` and `X-ray`.)
+# CRAFT and EWT split at hyphens, but not after these prefixes: their training trees keep them more
+# often than not. (CRAFT also keeps `10-fold` and `X-ray`, EWT `e-mail` and `pro-India`.)
 _PREFIXES = (
     "anti|auto|co|cross|extra|hetero|inter|intra|mid|multi|non|over|pan|post|pre|pseudo|re|semi|sub"
 )
+_EWT_PREFIXES = rf"{_PREFIXES}|arch|counter|e|ex|neo|pro|psycho|socio"
 # A full stop is part of these abbreviations and of initials, except at the end of the sentence.
 _ABBREVIATIONS = (
     "al|ca|cat|cf|chr|Co|Corp|Drs?|etc|Figs?|figs?|Inc|Jr|Ltd|[Nn]os?|Prof|[Rr]efs?|St|vs|[A-Z]"
+)
+_EWT_ABBREVIATIONS = (
+    "[Aa]rrv|[Aa]ve|Blvd|Capt|cf|Co|Col|Corp|Dept|Drs?|etc|[Ee]xt|Ft|Gen|Gov|Inc|Jr|lb|Lt|Ltd"
+    "|Mrs?|Ms|Mt|oz|Prof|Reps?|Rev|Sen|Sgt|Sr|St|vs|[A-Z]"
+    "|Jan|Feb|Aug|Sept?|Oct|Nov|Dec|Mon|Tues?|Wed|Thurs?|Fri|Sat|Sun"
 )
 _IONS = "(?:Ca|Cu|Fe|Mg|Mn|Zn)[23]|K|NADP?|Na"
 # Marks that are always words of their own. All other characters except white space and full stops
 # belong to words: letters and digits of any script, accents, emoji and their joiners.
 _MARKS = r"\-‐‑–—−/+=<>~∼±×·•%&#*^|\[\](){},;:?!`\"“”„«»'‘’′″…°¤™®©→←↔≤≥$€£"
 _LETTER = rf"[^\s.{_MARKS}]"
-_CRAFT = re.compile(
-    rf"""
-      (?:(?:https?|ftp)://|www\.)\S*[\w/]           # an address, without the marks after it
+_ADDRESS = r"(?:(?:https?|ftp)://|www\.|mailto:)\S*[\w/]"  # without the marks after it
+_CRAFT_ONLY = rf"""
     | \d{{1,3}}(?:,\d{{3}})+(?!,?\d)(?:\.\d+)?      # 10,000
-    | \.\d+                                         # .05
     | °[CF]\b
-    | \.\.+ | \*+ | ``
+    | \*+ | \.\.+ | ``
     | (?:{_IONS})\+(?!/)                            # Ca2+
     | [Xx]-rays?\b
     | \d[\d.]*-fold\b
-    | can(?=not\b)
-    | {_LETTER}+?(?=n['’]t\b) | n['’]t\b            # did n't
-    | ['’](?:s|ll|re|ve|d|m)\b
     | [^\W\d_]['’][A-Z]\w+                          # O'Brien
+"""
+_EWT_ONLY = r"""
+    | [\w.%+-]{1,64}@\w[\w.-]*\w
+    | >?[:;=][-^]?[()](?!\w) | (?<!\w)[:;=]-?[DOP/](?!\w) | (?<!\S)\(:(?!\S) | \^_\^
+    | \d+(?:-\d+){2,}\b | \b\d{3}-\d{4}\b               # dates and numbers of telephones
+    | [+]?\d+(?:[/:.,]\d+)+ | \d+['’]s\b | (?<!\w)['’]\d\ds?\b
+    | [.?!][.?!]+ | ([=*~#+<>|-])\1+ | ''|’’|‘’|``
+    | U?S?\$
+    | [A-Z]+&[A-Z]+\b | \b[a-z]&[a-z]\b | \b[A-Za-z]/[A-Za-z]\b | \bw/(?:o|out)?\b
+    | (?i:gon(?=na\b) | wan(?=na\b) | got(?=ta\b))
+    | (?i:(?:[dw]o|d(?:oes|id)|[ci]a|is|are|wa?ere|was|ha[sd]|have|(?:w|c|sh)ould)(?=nt\b))
+    | \b[Ii](?=m\b|ve\b) | \b[Tt]hat(?=s\b)
+    | [^\W\d_]+['’](?!(?i:ll|re|ve)\b)(?![Tt]\b)[^\W\d_]{2,}  # Qa'ida
+"""
+
+
+def _pattern(only: str, abbreviations: str, prefixes: str) -> re.Pattern[str]:
+    """Return the pattern of a treebank's words, of which `only` has the alternatives of its own."""
+    return re.compile(
+        rf"""
+      {_ADDRESS}
+    | can(?=not\b)
+    | {_LETTER}+?(?=(?i:n['’]t\b)) | (?i:n['’]t\b)   # did n't
+    {only}
+    | \.\d+                                         # .05
+    | ['’`](?i:s|ll|re|ve|d|m)\b
     | (?:[^\W\d_]\.){{2,}}                          # e.g.
-    | (?:{_ABBREVIATIONS})\.(?!\w|\s*[\])}}"”’']*\s*$)
-    | (?:(?i:{_PREFIXES})-)?{_LETTER}+(?:\.{_LETTER}+)*
+    | (?:{abbreviations})\.(?!\w|\s*[\])}}"”’']*\s*$)
+    | (?:(?i:{prefixes})-)?{_LETTER}+(?:\.{_LETTER}+)*
     | \S
     """,
-    re.VERBOSE,
-)
+        re.VERBOSE,
+    )
+
+
+_CRAFT = _pattern(_CRAFT_ONLY, _ABBREVIATIONS, _PREFIXES)
+_EWT = _pattern(_EWT_ONLY, _EWT_ABBREVIATIONS, _EWT_PREFIXES)
 
 
 def tokenize_words(text: str, name: str = DEFAULT_WORD_TOKENIZER) -> list[str]:
@@ -97,8 +130,12 @@ def _craft_words(text: str) -> list[str]:
     return words
 
 
+def _ewt_words(text: str) -> list[str]:
+    return [escape(match[0]) for match in _EWT.finditer(text)]
+
+
 WORD_TOKENIZERS: Mapping[str, Callable[[str], list[str]]] = MappingProxyType(
-    {"treebank": _treebank_words, "craft": _craft_words}
+    {"treebank": _treebank_words, "craft": _craft_words, "ewt": _ewt_words}
 )
 
 

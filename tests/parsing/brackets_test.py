@@ -143,6 +143,16 @@ def test_labels_and_words_that_brackets_cannot_contain_are_errors(tree, part):
     assert part in str(error.value)
 
 
+def test_words_and_tags_of_web_text_are_read_and_written_without_changes():
+    for line in (
+        r"(TOP (X (NFP \\) (NFP //)))",
+        '(TOP (FRAG (NFP :--RRB-) (-LRB- [) (ADD a@b.com) (HYPH -) (`` ")))',
+        "(TOP (NML (AFX pre) (GW to) (NN day) (XX %) (. !!!) (NFP >:-LRB-)))",
+    ):
+        (tree,) = parse_trees([line])
+        assert to_bracketed(tree) == line
+
+
 def test_brackets_in_words_are_escaped_and_unescaped():
     assert [escape(word) for word in ("(", "f(x)", "[", "a/b")] == [
         "-LRB-",

@@ -17,6 +17,8 @@ SHORT = "(S (NP (PRP He)) (VP (VBZ sleeps)) (. .))"
 class _Parser:
     """A parser that returns the same tree over any five words, and over any three."""
 
+    word_tokenizer = "treebank"
+
     def parse(self, sentences):
         from keras_transformer.parsing.parser_tokens import Parse
 
@@ -166,10 +168,19 @@ def test_a_merged_token_is_one_word(nlp):
     assert tree.leaves() == ["New\u00a0York", "runs", "."]
 
 
-def test_straight_quotation_marks_are_read_as_in_treebanks():
+QUOTED = ["``", "No", "''", ",", "he", "said", "(", "``", "yes", "''", ")", "."]
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [("treebank", QUOTED), ("ewt", ['"' if word in "``''" else word for word in QUOTED])],
+)
+def test_straight_quotation_marks_are_read_as_in_the_treebank_of_the_parser(rules, words):
     read = []
 
     class Reader(_Parser):
+        word_tokenizer = rules
+
         def parse(self, sentences):
             read.extend(sentences)
             return super().parse(sentences)
@@ -177,5 +188,4 @@ def test_straight_quotation_marks_are_read_as_in_treebanks():
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
     (doc,) = ParserComponent(Reader()).pipe([nlp('"No", he said ("yes" ).')])
-    words = ["``", "No", "''", ",", "he", "said", "(", "``", "yes", "''", ")", "."]
     assert read == [words] and doc[0].text == '"'

@@ -128,6 +128,13 @@ def test_trees_are_read_from_a_folder_with_dev_as_val(tmp_path, below):
     assert brackets(load_treebank("trees", "val", tmp_path)) == ["(S (NN val))"]
 
 
+@pytest.mark.parametrize("below", ["", "ewt"])
+def test_ewt_chooses_and_scores_on_dev(tmp_path, below):
+    write(tmp_path / below, train="(TOP (NN train))", dev="(TOP (NN dev))", test="(")
+    words = [load_treebank("ewt", split, tmp_path)._read_lines() for split in SPLITS]
+    assert [list(lines) for lines in words] == [["(NN train)"], ["(NN dev)"], ["(NN dev)"]]
+
+
 @pytest.mark.parametrize("below", ["", "craft"])
 def test_craft_holds_out_its_last_articles(tmp_path, below):
     article = "( (TITLE (NN a{0})) )\n( (S (NN b{0})) )\n( (S (TITLE (NN c{0}))) )\n"
@@ -180,10 +187,11 @@ def test_synthetic_trees_are_over_the_sentences_of_the_translation_corpus(monkey
 @pytest.mark.parametrize(
     "arguments, parts",
     [
-        (("ctb", "train"), ["`dataset` must be one of synthetic, ptb, craft, trees", "'ctb'"]),
+        (("ctb", "train"), ["`dataset` must be one of synthetic, ptb, craft, ewt, trees", "'ctb'"]),
         (("synthetic", "dev"), ["`split` must be one of train, val, test", "split='dev'"]),
         (("craft", "val"), ["craft needs `data_dir`", "train.mrg", "github.com"]),
         (("craft", "test"), ["craft needs `data_dir`", "dev.mrg"]),
+        (("ewt", "test"), ["ewt needs `data_dir`", "dev.mrg", "github.com"]),
         (("trees", "val"), ["trees needs `data_dir`", "val.mrg (or dev.mrg)"]),
         (("ptb", "val"), ["ptb needs `data_dir`", "wsj_0001.mrg"]),
     ],
@@ -221,7 +229,13 @@ needs_corpora = pytest.mark.skipif(
 @needs_corpora
 @pytest.mark.parametrize(
     "dataset, split, size",
-    [("ptb", "train", 3_396), ("ptb", "val", 273), ("ptb", "test", 245), ("craft", "test", 2_780)],
+    [
+        ("ptb", "train", 3_396),
+        ("ptb", "val", 273),
+        ("ptb", "test", 245),
+        ("craft", "test", 2_780),
+        ("ewt", "test", 1_967),
+    ],
 )
 def test_real_treebanks_have_their_known_sizes(dataset, split, size):
     treebank = load_treebank(dataset, split, CORPORA)

@@ -52,10 +52,34 @@ def test_craft_rules_split_text_as_craft(text, words):
     assert tokenize_words(text, "craft") == words.split(" ") * bool(words)
 
 
-@pytest.mark.parametrize("character", ["a", "1", ".", "-", "1,000,", "a.", "'", "can", "Fig. "])
-def test_splitting_takes_linear_time(character):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("It isn't $5 or US$5, it's 50% off.", "It is n't $ 5 or US$ 5 , it 's 50 % off ."),
+        ("I cannot, I'm gonna, dont, Im", "I can not , I 'm gon na , do nt , I m"),
+        ("a 12-year-old pro-India e-mail", "a 12 - year - old pro-India e-mail"),
+        ("at 7:30 on 9/11 or 12-20-2000", "at 7:30 on 9/11 or 12-20-2000"),
+        ("call 713-853-1696 or 345-8702", "call 713-853-1696 or 345-8702"),
+        ("the 60's, '72, Shi'ite Qa'ida's", "the 60's , '72 , Shi'ite Qa'ida 's"),
+        ("Great!!! Really?! Well....", "Great !!! Really ?! Well ...."),
+        ("ok :-) :( :D ^_^ (see: (a))", "ok :--RRB- :-LRB- :D ^_^ -LRB- see : -LRB- a -RRB- -RRB-"),
+        ('He said "no" -- <<really>>', 'He said " no " -- << really >>'),
+        ("Mr. Bush of PG&E came w/o Dr. A.", "Mr. Bush of PG&E came w/o Dr. A ."),
+        ("See http://x.org/a-b_c. To a.b-c@d.com.", "See http://x.org/a-b_c . To a.b-c@d.com ."),
+        ("and/or I.D.s; *****", "and / or I.D. s ; *****"),
+    ],
+)  # fmt: skip
+def test_ewt_rules_split_text_as_the_english_web_treebank(text, words):
+    assert tokenize_words(text, "ewt") == words.split(" ")
+
+
+@pytest.mark.parametrize("name", ["craft", "ewt"])
+@pytest.mark.parametrize(
+    "character", ["a", "1", ".", "-", "1,000,", "a.", "'", "can", "Fig. ", "1-", "!"]
+)
+def test_splitting_takes_linear_time(character, name):
     text = character * (10_000 // len(character))
-    assert "".join(map(unescape, tokenize_words(text, "craft"))) == text.replace(" ", "")
+    assert "".join(map(unescape, tokenize_words(text, name))) == text.replace(" ", "")
 
 
 @pytest.mark.slow
