@@ -20,6 +20,7 @@ from keras_transformer.data.text_lines import in_windows, split_sentences
 from keras_transformer.evaluation import placeholders
 from keras_transformer.translation.preparation import tags_and_texts
 from keras_transformer.translation.scoring import teacher_forced
+from keras_transformer.untranslated import UNTRANSLATED
 from keras_transformer.validation import check_one_per_source, check_strings
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ KINDS = {
     "repetition": "with words repeated in the translation",
     "numbers": "with other numbers in the translation",
     "placeholders": "with other placeholders in the translation",
+    "untranslated": "with a translation that equals the source",
     "characters": "with characters that the vocabulary lacks",
 }
 
@@ -186,6 +188,7 @@ def _findings(pair: _Pair, translator: "Translator") -> Iterator[Finding | None]
     yield placeholder_finding(
         tags_and_texts(translator, pair.source), tags_and_texts(translator, pair.translation)
     )
+    yield copy_finding(pair.source, pair.translation)
     yield _characters(pair.source_read, text)
 
 
@@ -292,6 +295,18 @@ def number_finding(source: str, translation: str) -> Finding | None:
         if added:
             message += f"; the translation has {', '.join(dict.fromkeys(added))}"
         return Finding("numbers", f"{message}.")
+
+
+def copy_finding(source: str, translation: str) -> Finding | None:
+    """Compare the texts, ignoring case and spaces.
+
+    A copy may be right if it has fewer than two words, apart from numbers, placeholders, and words
+    in capitals such as `NASA`. A single word can be a name, or one that both languages share.
+    """
+    words = _WORD.findall(UNTRANSLATED.sub(" ", source))
+    num_words = sum(not (word.isupper() or word[0].isdigit()) for word in words)
+    if num_words > 1 and source.casefold().split() == translation.casefold().split():
+        return Finding("untranslated", "The translation equals the source.")
 
 
 def _unmatched(numbers: Sequence[str], others: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -718,8 +718,9 @@ class Translator(Task):
         ```
 
         The findings are about the number of sentences, sentences that the translation does not
-        attend to, the length, repeated words, numbers and placeholders. Their precision is stated
-        in the guide. They come from the texts and from one pass of the model, as in `score`.
+        attend to, the length, repeated words, numbers, placeholders, and translations that equal
+        the source. Their precision is stated in the guide. They come from the texts and from one
+        pass of the model, as in `score`.
 
         Args:
             sources: list of strings.

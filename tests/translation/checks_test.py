@@ -152,6 +152,29 @@ def test_placeholders_and_lengths_are_compared():
     assert checks._sentences(["See e.g.", "the page."], ["Siehe z. B. die Seite."]) is None
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("text", "translation", "is_named"),
+    [
+        ("No Action", "No Action", True),
+        ("Open the file {name}.", "open  the file {name}.", True),
+        ("没有操作", "没有操作", True),
+        ("No Action", "Keine Aktion", False),
+        *((x, x, False) for x in ("Berlin", "42", "OK", "hotel", "IBM AG", "Berlin 2024", "")),
+        *((x, x, False) for x in ("{name} has", "http://a.b/c-d e", "NASA: Hotel", "<b>Tom</b>")),
+    ],
+)
+def test_a_copy_of_two_words_or_more_is_named(text, translation, is_named):
+    finding = checks.copy_finding(text, translation)
+    assert (finding is not None) == is_named
+    assert not finding or str(finding.message) == "The translation equals the source."
+
+
+def test_a_copied_source_is_a_finding(translator):
+    copied, other = translator.check_translations(["Two Dogs."] * 2, ["Two Dogs.", "Zwei Hunde."])
+    assert "untranslated" in kinds(copied) and "untranslated" not in kinds(other)
+
+
 def test_a_tag_with_a_translated_attribute_is_not_another_tag():
     languages = {"source": "en", "target": "de"}
     translator: Any = SimpleNamespace(markup="html", metadata=languages)
