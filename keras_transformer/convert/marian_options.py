@@ -127,6 +127,8 @@ def read_architecture(files: MarianFiles) -> Architecture:
         "use_bias": any(name.endswith(("_bq", "_bk", "_bv")) for name in files.arrays),
         "decoder_type": "ssru" if is_ssru else "attention",
         "zero_start": True,
+        # Marian does not store it, and its default is 0: dropout of 0.1 ruins a student.
+        "dropout": 0.0,
         **_read_steps(files, is_ssru),
         **_read_positions(files, own["hidden_dim"]),
     }

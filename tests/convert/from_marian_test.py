@@ -23,6 +23,7 @@ import keras_transformer as kt
 from keras_transformer.convert.conversion_cache import as_preset, conversions
 from keras_transformer.convert.marian_files import read_files
 from keras_transformer.decoding.constraints import NoUnknownToken, WordPenalty
+from keras_transformer.models.variants import ModelOptions
 from keras_transformer.reserved_ids import END_ID, START_ID
 from keras_transformer.visualization import explain_translation
 from tests.convert.local_hub import local_hub
@@ -186,6 +187,14 @@ def test_the_search_follows_decoder_yml(tmp_path):
     assert kt.convert.marian(folder).search == kt.BeamSearch.greedy(
         constraints=(NoUnknownToken(),), max_length_factor=3.0
     )
+
+
+def test_a_fine_tuning_has_no_dropout_unless_it_is_given(tmp_path):
+    preset = kt.convert.marian(Reference().write(tmp_path / "model"))
+    # Marian stores no dropout, and its default is 0. Students are trained without.
+    assert preset.model.config.dropout == 0
+    tuned = ModelOptions(dropout=0.1).fine_tuned(preset.model.hyperparameters)
+    assert tuned["dropout"] == 0.1
 
 
 def test_the_length_of_an_output_is_limited_by_max_length_factor(tmp_path):
