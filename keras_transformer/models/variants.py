@@ -99,7 +99,7 @@ class ModelOptions:
     dropout: float | None = None
     """P_drop (section 5.4), if not the variant's."""
     label_smoothing: float | None = None
-    """epsilon_ls (section 5.4), if not the variant's."""
+    """epsilon_ls (section 5.4), if not the variant's. With `lora`: 0."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Dtype of the computation; weights are float32. With float16 the loss is scaled."""
 

@@ -144,9 +144,21 @@ def make_initial_model(
                 "parser must be trained with the `linearization`, `tags`, `tag_loss_weight` and "
                 "`deterministic_attention` of its preset."
             )
-    processes.load(found, lambda: load_folder_weights(found, path))
+    load_initial_weights(found, init, processes)
     is_extended = vocabulary_size != found.hyperparameters["vocabulary_size"]
     return _with_new_tokens(found, expected) if is_extended else found
+
+
+def load_initial_weights(model: Transformer, init: str | Path, processes: Processes) -> None:
+    """Load the weights of a preset into the model that a training with LoRA made of it.
+
+    Args:
+        model: the model.
+        init: as for `initial_preset`.
+        processes: the `Processes` that train together.
+    """
+    path = initial_preset(init)[1]
+    processes.load(model, lambda: load_folder_weights(model, path))
 
 
 def _with_new_tokens(model: Transformer, sizes: dict[str, Any]) -> Transformer:

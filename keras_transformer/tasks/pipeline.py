@@ -337,6 +337,8 @@ def _hyperparameters(options: TrainingOptions) -> dict[str, Any]:
     chosen = options.model.hyperparameters()
     if options.run.init is None:
         return chosen
+    if options.run.lora is not None and options.model.label_smoothing is None:
+        chosen["label_smoothing"] = 0.0
     initial = initial_hyperparameters(options.run.init, options.model)
     return {**chosen, **{name: initial[name] for name in chosen.keys() & initial.keys()}}
 

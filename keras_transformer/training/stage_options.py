@@ -28,7 +28,7 @@ def _tuning_cooldown(run: "RunOptions", steps: int) -> int:
 
 
 def _tuning_rate(run: "RunOptions", steps: int) -> float:
-    return 0.003 if run.lora else 0.001
+    return 0.001
 
 
 _SEEDS = "an integer from 0 to 2^32 - 1"
@@ -112,7 +112,7 @@ class OptimizerOptions:
     less than 300 updates."""
     peak_learning_rate: float | None = default_with_init(0.003, _tuning_rate)
     """Learning rate at the end of the warm-up; "None" for the paper's, 1 / sqrt(hidden_dim *
-    warmup_steps). With `init` and without `lora`: 0.001."""
+    warmup_steps). With `init`: 0.001."""
     cooldown_steps: int = default_with_init(0, _tuning_cooldown)
     """Number of last updates over which the learning rate falls to zero (Hägele et al., 2024). 0:
     it only falls as in the paper. With `init`: 200, or two thirds of fewer than 300 updates."""

@@ -1,5 +1,6 @@
 """Train a translator, from pairs of sentences to a model folder (sections 5 and 6.1)."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -20,6 +21,7 @@ from keras_transformer.tasks.init_from_preset import (
     initial_preprocessor,
     initial_preset,
     initial_search,
+    load_initial_weights,
 )
 from keras_transformer.tasks.pipeline import (
     TrainingOptions,
@@ -39,6 +41,11 @@ from keras_transformer.training.trainer import (
 )
 from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.validation import check_optional, positive_integer
+
+logger = logging.getLogger(__name__)
+
+# Validation pairs from which on their BLEU decides whether a preset was better before LoRA.
+_ENOUGH_TO_CHOOSE = 50
 
 
 @dataclass(kw_only=True)
@@ -191,6 +198,21 @@ def train_translator(
     # A training that resumed at its end has scored nothing.
     if not scores or is_averaged(context):
         score_val()
+    if options.run.lora and len(val) >= _ENOUGH_TO_CHOOSE:
+        tuned, tuned_scores = model.get_weights(), scores["val"]
+        load_initial_weights(model, options.run.init, context.processes)
+        score_val()
+        if scores["val"].bleu > tuned_scores.bleu:
+            weights, validation = "weights of the preset", validate(model, batches.val)
+            logger.warning(
+                "The training lowered BLEU of the validation text from %.2f to %.2f. The model "
+                "keeps the weights of its preset.",
+                scores["val"].bleu,
+                tuned_scores.bleu,
+            )
+        else:
+            model.set_weights(tuned)
+            scores["val"] = tuned_scores
     if test is not None:
         scores["test"] = score_text(greedy, test)
     before = fitted.history["val_bleu"][-1]

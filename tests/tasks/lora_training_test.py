@@ -1,10 +1,14 @@
 """Fine-tuning with LoRA: what is trained, what is written, and exact resume."""
 
+import json
+from dataclasses import replace
+
 import h5py
 import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.translation import train_translator
 from tests.helpers import to_numpy
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
@@ -52,6 +56,30 @@ def test_a_tuned_preset_is_merged_and_its_matrices_are_a_small_file(preset, tmp_
     np.testing.assert_allclose(to_numpy(before(ids)), to_numpy(tuned(ids)), atol=1e-5)
     with h5py.File(tmp_path / "model.lora.h5") as file:
         assert file.attrs["rank"] == 2
+
+
+@pytest.mark.parametrize(("before", "after"), [(30.0, 29.0), (30.0, 31.0), (30.0, 30.0)])
+def test_a_training_that_lowers_bleu_keeps_the_weights_of_its_preset(
+    before, after, preset, tmp_path, monkeypatch, caplog
+):
+    def score(translator, _):
+        weights = weights_by_path(translator.model)
+        is_preset = all(np.array_equal(weights[x], known[x]) for x in known) and not any(
+            values.any() for path, values in weights.items() if "lora_kernel_b" in path
+        )
+        return replace(scores, bleu=before if is_preset else after)
+
+    scores = kt.evaluation.score_translations(["a b"], ["a b"])
+    known = weights_by_path(kt.Translator.from_preset(preset).model)
+    monkeypatch.setattr(train_translator, "score_text", score)
+    monkeypatch.setattr(train_translator, "_ENOUGH_TO_CHOOSE", 4)
+    train(preset, tmp_path, 4)
+    found = weights_by_path(kt.Translator.from_preset(tmp_path / "model").model)
+    is_kept = all(np.array_equal(found[x], known[x]) for x in known)
+    assert is_kept == (after < before)
+    assert ("keeps the weights of its preset" in caplog.text) == is_kept
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["scores"]["val"]["bleu"] == max(before, after)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
 from keras_transformer.option_fields import from_keywords
 from keras_transformer.presets.registry import license_in
+from keras_transformer.tasks import pipeline
 from keras_transformer.tasks.pipeline import begin_training
 from keras_transformer.training.training_state import list_states, newest_state
 from keras_transformer.translation import train_translator
@@ -248,8 +249,16 @@ def test_fine_tuning_has_its_own_defaults(trained, tmp_path):
     init = str(trained[0] / "model")
     assert found("scratch") == [7500, 500, 2000, 0, 5, 0.003]
     assert found("tuned", init=init) == [300, 100, 20, 200, 1, 0.001]
-    assert found("lora", init=init, lora=8) == [300, 100, 20, 200, 1, 0.003]
+    assert found("lora", init=init, lora=8) == [300, 100, 20, 200, 1, 0.001]
     assert found("short", init=init, steps=30) == [30, 100, 2, 20, 1, 0.001]
+    for value, options in (
+        (0.0, {"lora": 8}),
+        (0.1, {}),
+        (0.2, {"lora": 8, "label_smoothing": 0.2}),
+    ):
+        where = {"output_dir": tmp_path, "init": init, **options}
+        chosen = pipeline._hyperparameters(from_keywords(TranslatorTrainingOptions, where))
+        assert chosen["label_smoothing"] == value
     given = {"steps": 7500, "warmup_steps": 2000, "cooldown_steps": 0, "average": 5}
     given["peak_learning_rate"] = 0.003
     assert found("given", init=init, **given) == [7500, 100, 2000, 0, 5, 0.003]
