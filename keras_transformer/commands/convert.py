@@ -38,9 +38,9 @@ class CTranslate2Options:
 @dataclass(kw_only=True)
 class ConvertOptions(ProgressOptions):
     format: Annotated[str, tyro.conf.Positional]
-    """Format of the model: marian (Marian's own files: tried; HuggingFace's: built from its
-    description), ctranslate2 (tried), m2m100 (built from its description) or fsmt (built from its
-    description). The guide "Convert models" lists the files that were tried."""
+    """Format of the model: marian (files of Marian and Firefox: tried; HuggingFace's: built from
+    its description), ctranslate2 (tried), m2m100 (built from its description) or fsmt (built from
+    its description). The guide "Convert models" lists the files that were tried."""
     source: Annotated[str, tyro.conf.Positional]
     """Folder or file of the model, FILE.whl/FOLDER in a file with several, or
     hf://user/repository."""

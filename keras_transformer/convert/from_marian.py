@@ -66,11 +66,20 @@ def convert_marian_files(source: str | Path) -> Preset:
             ),
             metadata={
                 "alignment": {"layer": parts.alignment_layer, "heads": [0]},
+                **_languages(files),
                 **language_tokens(target_lang=("source_prefix", tokens)),
             },
             search=read_search(files, target_side.pieces),
             shortlist=_shortlist(files, source_side.order, target_side.order),
         )
+
+
+def _languages(files: MarianFiles) -> dict[str, str]:
+    """Return the languages in the names of Firefox's files, such as `vocab.enpt.spm`."""
+    pairs = {tuple(path.name.split(".")[1:-1]) for path in files.vocabularies}
+    pair = "".join(*pairs) if len(pairs) == 1 else ""
+    is_named = len(pair) == 4 and pair.isalpha() and files.path.name.startswith(f"model.{pair}.")
+    return {"source": pair[:2], "target": pair[2:]} if is_named else {}
 
 
 # Vocabularies

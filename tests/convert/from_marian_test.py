@@ -189,6 +189,24 @@ def test_the_search_follows_decoder_yml(tmp_path):
     )
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("model", "vocabulary", "expected"),
+    [
+        ("model.enpt.npz", "vocab.enpt.spm", ("en", "pt")),
+        ("model.base.npz", "vocab.spm", (None, None)),
+        ("model.npz", "vocab.enpt.spm", (None, None)),
+    ],
+)
+def test_the_names_of_firefoxs_files_are_the_languages(model, vocabulary, expected, tmp_path):
+    folder = Reference().write(tmp_path / "model")
+    (folder / "decoder.yml").unlink()
+    next(folder.glob("*.npz")).rename(folder / model)
+    next(folder.glob("*.spm")).rename(folder / vocabulary)
+    metadata = kt.convert.marian(folder).metadata
+    assert (metadata.get("source"), metadata.get("target")) == expected
+
+
 def test_a_fine_tuning_has_no_dropout_unless_it_is_given(tmp_path):
     preset = kt.convert.marian(Reference().write(tmp_path / "model"))
     # Marian stores no dropout, and its default is 0. Students are trained without.
