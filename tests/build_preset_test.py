@@ -1,5 +1,6 @@
 """The driver that builds the committed presets, at a small scale."""
 
+import gzip
 import importlib.util
 import json
 import shlex
@@ -28,8 +29,8 @@ def driver():
     return module
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_the_plan_of_each_committed_preset_is_printed(driver, preset, tmp_path, capsys):
+@pytest.mark.parametrize("preset", sorted({*PRESETS, "en_pt"}))
+def test_the_plan_of_each_preset_is_printed(driver, preset, tmp_path, capsys):
     folders = {"data_dir": Path("data"), "output_dir": tmp_path}
     driver.main(driver.Options(preset=preset, **folders, dry_run=True))
     plan = capsys.readouterr().out
@@ -181,3 +182,29 @@ def test_a_training_of_the_parser_plan_runs(driver, parser_options, tmp_path):
     small = {"steps_scale": 0.0002, "train_options": options, "vocabulary_size": 60}
     driver.main(driver.Options(**parser_options, **small, only="craft"))
     assert (tmp_path / "runs" / "craft" / "model" / "config.json").is_file()
+
+
+def test_pairs_of_a_teacher_with_findings_are_left_out(driver, tmp_path):
+    (tmp_path / "data").mkdir()
+    pairs = [
+        ("The dog runs.", "O cão corre."),
+        ("It costs 517 euros.", "Custa 513 euros."),
+        ("Open %s first.", "Abra primeiro."),
+        ("He was away.", ""),
+        ("It is a very long day.", "É um dia muito longo, um dia muito longo."),
+    ]
+    with gzip.open(tmp_path / "data" / "english.tsv.gz", "wt", encoding="utf-8") as file:
+        file.writelines(f"tatoeba\t{source}\n" for source, _ in pairs)
+    for language in ("en", "pt"):
+        (tmp_path / "data" / f"dev.{language}").write_text("One.\n", "utf-8")
+    folders = {"data_dir": tmp_path / "data", "output_dir": tmp_path / "runs"}
+    options = driver.Options(preset="en_pt", **folders)
+    stages = {stage.name: stage for stage in driver.student_plan(options)}
+    driver.run_stage(stages["english.txt"])
+    (tmp_path / "runs" / "teacher.txt").write_text("".join(f"{x}\n" for _, x in pairs), "utf-8")
+    for side, language in enumerate(("en", "pt")):
+        driver.run_stage(stages[f"pairs/train.{language}"])
+        text = (tmp_path / "runs" / "pairs" / f"train.{language}").read_text("utf-8")
+        assert text == f"{pairs[0][side]}\n"
+    with pytest.raises(kt.UserError, match="needs --teacher"):
+        driver.run_stage(stages["teacher.txt"])
