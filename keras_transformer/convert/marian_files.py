@@ -124,6 +124,8 @@ def opened(source: Path) -> Iterator[Path]:
             has no such model, or several.
     """
     found = zip_in(source)
+    if not found and not source.is_dir():
+        raise UserError(f"Expected a folder, or a zip file or wheel. Received: {source}")
     names = [] if found else _files_to_read(x.name for x in source.iterdir())
     if not found and not any(name.endswith(_GZ) for name in names):
         yield source
