@@ -198,9 +198,9 @@ def train_translator(
     # A training that resumed at its end has scored nothing.
     if not scores or is_averaged(context):
         score_val()
-    if options.run.lora and len(val) >= _ENOUGH_TO_CHOOSE:
+    if (init := options.run.init) and options.run.lora and len(val) >= _ENOUGH_TO_CHOOSE:
         tuned, tuned_scores = model.get_weights(), scores["val"]
-        load_initial_weights(model, options.run.init, context.processes)
+        load_initial_weights(model, init, context.processes)
         score_val()
         if scores["val"].bleu > tuned_scores.bleu:
             weights, validation = "weights of the preset", validate(model, batches.val)
