@@ -200,7 +200,7 @@ def test_a_short_request_does_not_wait_for_two_long_ones():
         long = [clients.submit(translation, port, LONG * 15) for _ in range(2)]
         assert search.begun.wait(60)
         wait_for(lambda: get(port, "/health")["waiting"] == 2)
-        short = clients.submit(translation, port, "a dog", warnings=True)
+        short = clients.submit(translation, port, "dog", warnings=True)
         wait_for(lambda: get(port, "/health")["waiting"] == 3)
         search.gate.set()
         assert short.result()["warnings"] == []
