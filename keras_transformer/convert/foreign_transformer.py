@@ -222,9 +222,17 @@ class ForeignDecoder(ForeignStack, Decoder):
         is_start = ops.expand_dims(ops.equal(token_ids, START_ID), -1)
         return ops.where(is_start, ops.zeros_like(scale), scale)
 
-    def logits(self, sequence: Tensor) -> Tensor:
-        logits = super().logits(sequence)
-        return logits if self.output_bias is None else self.output_bias(logits)
+    def logits(self, sequence: Tensor, output_rows: Sequence[Tensor] | None = None) -> Tensor:
+        logits = super().logits(sequence, output_rows)
+        if self.output_bias is None:
+            return logits
+        return self.output_bias(logits) if output_rows is None else logits + output_rows[1]
+
+    def output_rows(self, token_ids: Tensor) -> list[Tensor]:
+        rows = super().output_rows(token_ids)
+        if self.output_bias is not None:
+            rows.append(ops.take(self.output_bias.bias, token_ids, axis=0))
+        return rows
 
     def logit_factors(self, sequence: Tensor) -> tuple[Tensor, Tensor]:
         sequence, table = super().logit_factors(sequence)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_transformer.errors import UserError
+from keras_transformer.reserved_ids import END_ID, PAD_ID
 
 _MAGIC = 0xF11A48D5013417F5
 _ARRAYS = ("offsets", "token_ids", "frequent")  # of a preset's file
@@ -120,6 +121,33 @@ class Shortlist(NamedTuple):
         if steps[0] or steps[-1] or steps.min() < 0:
             raise UserError(f"{path} is damaged: its offsets must rise to {len(self.token_ids):,}.")
         return self
+
+    def candidates(
+        self, token_ids: np.ndarray, target_size: int, has_own_tokens: bool
+    ) -> np.ndarray:
+        """Return which target tokens the translation of each source may have.
+
+        Args:
+            token_ids: int array `(batch, source)`: sources, padded with 0.
+            target_size: the number of tokens of the target's vocabulary.
+            has_own_tokens: whether a translation may have the tokens of its source: source and
+                target share one vocabulary.
+
+        Returns:
+            Bool array `(batch, target_size)`.
+        """
+        is_candidate = np.zeros((len(token_ids), target_size), bool)
+        is_candidate[:, self.frequent] = True
+        is_candidate[:, END_ID] = True
+        rows, columns = np.nonzero(token_ids != PAD_ID)
+        tokens = token_ids[rows, columns]
+        if has_own_tokens:
+            is_candidate[rows, tokens] = True
+        lengths = np.diff(self.offsets)[tokens]
+        ends = np.cumsum(lengths)
+        places = np.repeat(self.offsets[tokens] - ends + lengths, lengths) + np.arange(ends[-1:].sum())
+        is_candidate[np.repeat(rows, lengths), self.token_ids[places]] = True
+        return is_candidate
 
     def in_order(self, source_rows: np.ndarray, new_ids: np.ndarray) -> "Shortlist":
         """Return the shortlist of vocabularies in another order.

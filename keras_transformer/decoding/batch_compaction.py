@@ -40,6 +40,8 @@ class Inputs(NamedTuple):
     numbers: Tensor  # int32 (batch, 1): numbers of the sentences; () if unused
     traced: dict[str, Any]  # of the search and its constraints, tensors for all sentences by name
     seed: Tensor  # int32
+    is_candidate: Tensor = ()  # bool (batch, n): see `Sentences`
+    candidate_ids: Tensor = ()  # int32 (1, n): see `SearchLoop`
 
 
 class Stage(NamedTuple):
@@ -122,7 +124,7 @@ def _stages_in_one_program(
 
 def _of_later_stages(inputs: Inputs) -> Inputs:
     """Return the inputs without the tensors that the first stage has put into its state."""
-    return inputs._replace(encoder_token_ids=(), per_example=(), numbers=())
+    return inputs._replace(encoder_token_ids=(), per_example=(), numbers=(), is_candidate=())
 
 
 def begin(
@@ -156,8 +158,9 @@ def begin(
         caches=[layer["cross"] for layer in cache],
         step_inputs=get_step_inputs(model).of_source(encoded, token_ids),
         keys=search.sentence_keys(token_ids, inputs.numbers, inputs.seed),
+        is_candidate=inputs.is_candidate,
     )
-    loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
+    loop = SearchLoop(search, num_results, model, sentences, inputs.seed, inputs.candidate_ids)
     return loop, loop.first_state([layer["self"] for layer in cache], length)
 
 
@@ -190,7 +193,7 @@ def _next_stage(
     """Return the stage after `stage`, with `size` sentences and a cache of `capacity` positions."""
     search = static_part.bind(inputs.traced)
     sentences, state = with_batch_size(stage.sentences, stage.state, size)
-    loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
+    loop = SearchLoop(search, num_results, model, sentences, inputs.seed, inputs.candidate_ids)
     return _run(loop, with_capacity(state, capacity), stage.token_ids, stage.scores)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
+from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.decoding.batch_compaction import Inputs, begin
 from keras_transformer.decoding.candidates import Constraint
 from keras_transformer.decoding.compilation import run_compiled
@@ -67,6 +68,7 @@ def replay(
     encoder_token_ids: Tensor,
     num_results: int = 1,
     constraints: Constraint | Iterable[Constraint] = (),
+    shortlist: Shortlist | None = None,
 ) -> BeamHistory:
     """Run a `BeamSearch`, and keep all hypotheses.
 
@@ -81,6 +83,7 @@ def replay(
         num_results: the number of outputs. The search stops when no live hypothesis can score more
             than this number of finished ones.
         constraints: further constraints.
+        shortlist: as for the search.
 
     Returns:
         A `BeamHistory`.
@@ -93,7 +96,8 @@ def replay(
         model, encoder_token_ids, num_results, constraints
     )
     limit = _length_limit(search, limits)
-    steps, finished = _steps(search, model, token_ids, num_results, limit)
+    candidates = search.candidates_of(model, token_ids, shortlist)
+    steps, finished = _steps(search, model, token_ids, num_results, limit, candidates)
     return _history(steps, finished, num_results)
 
 
@@ -114,18 +118,23 @@ def _length_limit(search: Search, limits: np.ndarray | None) -> int:
 
 
 def _steps(
-    search: Search, model: keras.Model, token_ids: Tensor, num_results: int, limit: int
+    search: Search,
+    model: keras.Model,
+    token_ids: Tensor,
+    num_results: int,
+    limit: int,
+    candidates: tuple[Tensor, Tensor],
 ) -> tuple[list[Scores], Scores]:
     """Return the log-probabilities of the live hypotheses per step, and the scores of the finished
     hypotheses.
     """
     beam = search.beam_width(num_results)
     per_example, traced = search.per_example_tensors(), search.traced_tensors()
-    inputs = Inputs(token_ids, per_example, (), traced, search.seed_value())
+    inputs = Inputs(token_ids, per_example, (), traced, search.seed_value(), *candidates)
     # Keep all finished hypotheses. The loop below decides when `num_results` of them are final.
     options = {"static_part": search.static_part(), "num_results": limit * beam}
     sentences, state = _run(_first_state, model, inputs, length=limit, **options)
-    inputs = inputs._replace(encoder_token_ids=(), per_example=())
+    inputs = inputs._replace(encoder_token_ids=(), per_example=(), is_candidate=())
     places: list[list[tuple[int, ...]]] = [[()] * beam]
     steps, goes_on = [], True
     while goes_on:
@@ -189,4 +198,5 @@ def _next_state(
     num_results: int,
 ) -> State:
     search = static_part.bind(inputs.traced)
-    return SearchLoop(search, num_results, model, sentences, inputs.seed).next_state(state)
+    loop = SearchLoop(search, num_results, model, sentences, inputs.seed, inputs.candidate_ids)
+    return loop.next_state(state)

@@ -83,6 +83,11 @@ class Constraint(StaticFields):
         """Return the ids of all tokens that outputs may contain, sorted; None for all tokens."""
         return None
 
+    def forced_token_ids(self) -> np.ndarray | None:
+        """Return the ids of the tokens that each output must contain, an int array `(batch, n)`
+        padded with 0, for a shortlist to include; None if it forces none but the end token."""
+        return None
+
     def first_state(self, sizes: Sizes) -> Any:
         """Return the state of hypotheses without tokens.
 
@@ -106,16 +111,20 @@ class Constraint(StaticFields):
         """
         return None
 
-    def adjust_logits(self, logits: Tensor, state: Any, progress: Progress) -> Tensor:
+    def adjust_logits(
+        self, logits: Tensor, token_ids: Tensor, state: Any, progress: Progress
+    ) -> Tensor:
         """Adjust the logits before the softmax.
 
         Args:
-            logits: float32 tensor `(batch, beam, vocabulary_size)`.
+            logits: float32 tensor `(batch, beam, n)`: logits of all tokens, or with a shortlist of
+                its candidates.
+            token_ids: ids of the tokens: a sorted int array or tensor `(n,)`.
             state: the state.
             progress: `Progress`.
 
         Returns:
-            Float32 tensor `(batch, beam, vocabulary_size)`.
+            Float32 tensor `(batch, beam, n)`.
         """
         return logits
 
@@ -126,8 +135,8 @@ class Constraint(StaticFields):
 
         Args:
             log_probs: float32 tensor `(batch, beam, n)`: log-probabilities of tokens.
-            token_ids: ids of the tokens: a sorted int array `(n,)`; with `num_forbidden`, it may
-                also be an int32 tensor `(batch, beam, n)`.
+            token_ids: ids of the tokens: a sorted int array `(n,)`, or with a shortlist a tensor;
+                with `num_forbidden`, it may also be an int32 tensor `(batch, beam, n)`.
             state: the state.
             progress: `Progress`.
 
@@ -184,6 +193,7 @@ def choose(
     constraints: Sequence[Constraint],
     states: Sequence,
     progress: Progress,
+    candidate_ids: Tensor | None = None,
     count: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the most probable allowed next tokens per hypothesis, and their log-probabilities.
@@ -192,10 +202,13 @@ def choose(
     applied to the `count + n` most probable tokens only, not to the whole vocabulary.
 
     Args:
-        logits: float32 tensor `(batch, beam, vocabulary_size)`.
+        logits: float32 tensor `(batch, beam, vocabulary_size)`; with a shortlist `(batch, beam,
+            n)`, minus infinity for the candidates of other sentences.
         constraints: list of `Constraint`.
         states: the states of the constraints.
         progress: `Progress`.
+        candidate_ids: sorted int32 tensor `(n,)`: the ids of a shortlist's candidates, which all
+            constraints allow; None for all tokens.
         count: the number of tokens needed per hypothesis. Defaults to all.
 
     Returns:
@@ -204,13 +217,13 @@ def choose(
         same ones. Allowed tokens are in descending order if `count` is given, else in the order of
         their ids.
     """
+    all_ids = candidate_ids
+    if candidate_ids is None:
+        all_ids = np.arange(logits.shape[-1], dtype="int32")
     for constraint, state in zip(constraints, states):
-        logits = constraint.adjust_logits(logits, state, progress)
-    token_ids = _only_token_ids(constraints, logits.shape[-1])
+        logits = constraint.adjust_logits(logits, all_ids, state, progress)
     normalizer = ops.logsumexp(logits, axis=-1, keepdims=True)
-    values = logits
-    if len(token_ids) < logits.shape[-1]:
-        values = ops.take(logits, token_ids, axis=-1)
+    values, token_ids = _among(constraints, logits, all_ids)
     early, late = _by_order(constraints, states, count)
     # The early subtraction is a pass over the whole vocabulary: only some constraints need it.
     is_early = count is None or bool(early)
@@ -227,7 +240,10 @@ def choose(
     values = ops.where(token_ids > START_ID, values, -np.inf)
     forced, is_scored = _forced(constraints, states, progress)
     if forced is not None:
-        values, token_ids = _with_forced(values, token_ids, forced, is_scored, logits, normalizer)
+        forced = ops.broadcast_to(forced, ops.shape(logits)[:2])[..., None]
+        columns = forced if candidate_ids is None else columns_of(forced, candidate_ids)
+        log_probs = ops.take_along_axis(logits, columns, axis=-1) - normalizer
+        values, token_ids = _with_forced(values, token_ids, forced, is_scored, log_probs)
     # NaN logits must never win: backends sort NaN differently.
     return ops.where(values > -np.inf, values, -np.inf), token_ids
 
@@ -243,24 +259,33 @@ def _by_order(
     return early, late
 
 
-def _only_token_ids(constraints: Sequence[Constraint], vocabulary_size: int) -> np.ndarray:
-    """Return the ids that all constraints allow at some step: a sorted int array."""
-    token_ids = np.arange(vocabulary_size, dtype="int32")
+def _among(
+    constraints: Sequence[Constraint], values: Tensor, token_ids: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the values and ids of the tokens that all constraints allow at some step."""
+    all_ids = token_ids
     for constraint in constraints:
-        if (only := constraint.token_ids()) is not None:
+        if (only := constraint.token_ids()) is None:
+            continue
+        if isinstance(token_ids, np.ndarray):
             token_ids = token_ids[np.isin(token_ids, only)]
-    return token_ids
+        else:
+            values = ops.where(columns_of(token_ids, only) < len(only), values, -np.inf)
+    if token_ids is not all_ids:
+        values = ops.take(values, token_ids, axis=-1)
+    return values, token_ids
 
 
 def _likeliest(
-    values: Tensor, token_ids: np.ndarray, beam: int, count: int
+    values: Tensor, token_ids: Tensor, beam: int, count: int
 ) -> tuple[Tensor, Tensor]:
     """Return the `count` largest values, plus one for each token that is never allowed."""
-    size = len(token_ids)
-    never = int((token_ids <= START_ID).sum())
-    count = min(count + never, size)
+    size, never = ops.shape(values)[-1], START_ID + 1
+    if isinstance(token_ids, np.ndarray):
+        never = int((token_ids <= START_ID).sum())
+    count = count + never if values.shape[-1] is None else min(count + never, size)
     values, indices = top_k(ops.reshape(values, (-1, size)), count)
-    if token_ids[-1] >= size:
+    if not isinstance(token_ids, np.ndarray) or token_ids[-1] >= size:
         indices = ops.take(token_ids, indices, axis=0)
     return ops.reshape(values, (-1, beam, count)), ops.reshape(indices, (-1, beam, count))
 
@@ -287,18 +312,11 @@ def _forced(
 
 
 def _with_forced(
-    values: Tensor,
-    token_ids: Tensor,
-    forced: Tensor,
-    is_scored: Any,
-    logits: Tensor,
-    normalizer: Tensor,
+    values: Tensor, token_ids: Tensor, forced: Tensor, is_scored: Any, forced_values: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Append the forced token, and forbid all other tokens where there is one."""
-    forced = ops.broadcast_to(forced, ops.shape(logits)[:2])[..., None]
-    forced_values = ops.take_along_axis(logits, forced, axis=-1) - normalizer
     if is_scored is not True:
-        is_scored = ops.broadcast_to(is_scored, ops.shape(logits)[:2])[..., None]
+        is_scored = ops.broadcast_to(is_scored, ops.shape(forced)[:2])[..., None]
         forced_values = ops.where(is_scored, forced_values, 0.0)
     values = ops.where(forced == PAD_ID, values, -np.inf)
     forced_values = ops.where(forced == PAD_ID, -np.inf, forced_values)
@@ -316,14 +334,14 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     maxima, or among the few numbers after the last whole block.
 
     Args:
-        x: float tensor `(rows, size)`, with a known size of at least `k`.
+        x: float tensor `(rows, size)`, with a size of at least `k`.
         k: the number of values to return.
 
     Returns:
         A pair: the numbers and their int32 indices, both `(rows, k)`.
     """
     size = x.shape[-1]
-    block = _block_size(size, k)
+    block = None if size is None else _block_size(size, k)
     if block is None:
         return _sorted_top_k(x, k)
     num_blocks = size // block
@@ -346,6 +364,28 @@ def gather_rows(x: Tensor, indices: Tensor) -> Tensor:
     batch, rows, *shape = ops.shape(x)
     first = ops.expand_dims(ops.arange(batch, dtype="int32") * rows, 1)
     return ops.take(ops.reshape(x, (batch * rows, *shape)), first + indices, axis=0)
+
+
+def columns_of(tokens: Tensor, token_ids: Tensor) -> Tensor:
+    """Return the index of each token in a sorted list of ids, or the list's length if it is not in
+    it.
+
+    Args:
+        tokens: int32 tensor of any shape.
+        token_ids: sorted int array or tensor `(n,)`.
+
+    Returns:
+        Int32 tensor of the shape of `tokens`.
+    """
+    if isinstance(token_ids, np.ndarray):
+        table = np.full(token_ids[-1] + 2, len(token_ids), "int32")
+        table[token_ids] = np.arange(len(token_ids))
+        return ops.take(table, ops.minimum(tokens, len(table) - 1), axis=0)
+    count = ops.shape(token_ids)[0]
+    index = ops.searchsorted(token_ids, ops.reshape(tokens, (-1,)))
+    index = ops.reshape(ops.cast(index, "int32"), ops.shape(tokens))
+    found = ops.take(token_ids, ops.minimum(index, count - 1), axis=0)
+    return ops.where(found == tokens, index, count)
 
 
 def _block_size(size: int, k: int) -> int | None:

@@ -19,7 +19,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
-from keras_transformer.decoding.candidates import Constraint, Progress, Sizes, gather_rows
+from keras_transformer.decoding.candidates import (
+    Constraint,
+    Progress,
+    Sizes,
+    columns_of,
+    gather_rows,
+)
 from keras_transformer.decoding.static_fields import (
     hashable_rows,
     known_values,
@@ -263,10 +269,11 @@ class RepetitionPenalty(Constraint):
     def first_state(self, sizes: Sizes) -> Tensor:
         return ops.zeros(tuple(sizes), "int32")
 
-    def adjust_logits(self, logits: Tensor, state: Tensor, progress: Progress) -> Tensor:
+    def adjust_logits(
+        self, logits: Tensor, token_ids: Tensor, state: Tensor, progress: Progress
+    ) -> Tensor:
         if self.applies_to != "logits":
             return logits
-        token_ids = np.arange(logits.shape[-1], dtype="int32")
         # 0 fills a short history: it is not a repeated token.
         is_repeated = ops.logical_and(mark(state, token_ids), token_ids != PAD_ID)
         lower = ops.where(logits > 0, logits / self.penalty, logits * self.penalty)
@@ -360,6 +367,9 @@ class ForcedPrefix(Constraint):
         # A column of padding marks the end of each prefix, and an empty prefix.
         return {name: ops.pad(x, ((0, 0), (0, 1))) for name, x in tensors.items()}
 
+    def forced_token_ids(self) -> np.ndarray | None:
+        return known_values(self.prefix_token_ids)
+
     def first_state(self, sizes: Sizes) -> Tensor:
         return self.prefix_token_ids
 
@@ -431,24 +441,19 @@ def mark(tokens: Tensor, token_ids: Tensor) -> Tensor:
 
     Args:
         tokens: int32 tensor `(..., n)`. 0 stands for a missing token, but is marked too.
-        token_ids: sorted int array `(m,)`.
+        token_ids: sorted int array or tensor `(m,)`.
 
     Returns:
         Boolean tensor `(..., m)`.
     """
-    size = int(token_ids[-1]) + 1
-    shape = ops.shape(tokens)
-    flat = ops.reshape(ops.minimum(tokens, size), (-1, shape[-1]))
-    row = ops.expand_dims(ops.arange(ops.shape(flat)[0], dtype="int32") * (size + 1), 1)
-    indices = ops.reshape(flat + row, (-1, 1))
-    # One more column is for tokens above the last id.
-    marks = ops.zeros((ops.shape(flat)[0] * (size + 1),), "int32")
+    size, shape = ops.shape(token_ids)[0] + 1, ops.shape(tokens)
+    # The last column is for tokens without an id.
+    columns = ops.reshape(columns_of(tokens, token_ids), (-1, shape[-1]))
+    row = ops.expand_dims(ops.arange(ops.shape(columns)[0], dtype="int32") * size, 1)
+    indices = ops.reshape(columns + row, (-1, 1))
+    marks = ops.zeros((ops.shape(columns)[0] * size,), "int32")
     marks = ops.scatter_update(marks, indices, ops.ones(ops.shape(indices)[:1], "int32"))
-    marks = ops.reshape(marks, (*shape[:-1], size + 1))
-    columns = marks[..., :size]
-    if len(token_ids) < size:
-        columns = ops.take(columns, np.asarray(token_ids, "int32"), axis=-1)
-    return columns > 0
+    return ops.reshape(marks, (*shape[:-1], size))[..., :-1] > 0
 
 
 def _shifted(history: Tensor, count: int) -> Tensor:

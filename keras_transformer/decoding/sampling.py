@@ -117,12 +117,13 @@ def sampled_candidates(
     """
     beam = scores.shape[1]
     values, tokens = choose(sampling.top_k)
-    size = values.shape[-1]
+    size = ops.shape(values)[-1]
     values = ops.reshape(values, (-1, size))
     if sampling.top_k is None and sampling.top_p is None:
         index = place = _drawn(values, sampling, numbers)
     else:
-        values, order = top_k(values, min(sampling.top_k or size, size))
+        count = sampling.top_k or size
+        values, order = top_k(values, min(count, size) if isinstance(size, int) else count)
         place = _drawn(values, sampling, numbers)
         index = ops.take_along_axis(order, place, axis=-1)
     values = ops.take_along_axis(values, place, axis=-1)
@@ -150,7 +151,7 @@ def _drawn(values: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
         cumulated = ops.where(is_kept, cumulated, most)
     drawn = ops.reshape(numbers, (-1, 1)) * cumulated[:, -1:]
     place = ops.sum(ops.cast(cumulated <= drawn, "int32"), axis=-1, keepdims=True)
-    return ops.minimum(place, cumulated.shape[-1] - 1)  # if no token is allowed
+    return ops.minimum(place, ops.shape(cumulated)[-1] - 1)  # if no token is allowed
 
 
 def sentence_keys(encoder_token_ids: Tensor, numbers: Tensor, seed: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
+from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.decoding.batch_compaction import (
     FEWEST_HYPOTHESES,
     Inputs,
@@ -40,6 +41,9 @@ class Search(SearchPolicy):
         sentence_numbers: int array `(batch,)`. The random numbers of a stochastic search depend on
             the sentence and its number, so pass different numbers for each batch of a longer text.
             Defaults to 0, 1, ...
+        shortlist: a `kt.data.Shortlist`. Outputs then consist of its candidates for the tokens of
+            their own source, and of forced tokens, and probabilities are normalized over these.
+            The logits of other tokens are not computed. Defaults to all tokens.
 
     Returns:
         The tuple `(token_ids, scores)`:
@@ -61,6 +65,7 @@ class Search(SearchPolicy):
         num_results: int = 1,
         constraints: Constraint | Iterable[Constraint] = (),
         sentence_numbers: Tensor | None = None,
+        shortlist: Shortlist | None = None,
     ) -> tuple[Tensor, Tensor]:
         search, token_ids, num_results, _ = self.validate_call(
             model, encoder_token_ids, num_results, constraints
@@ -71,15 +76,56 @@ class Search(SearchPolicy):
         numbers = _numbers(token_ids, sentence_numbers) if self.is_stochastic else ()
         traced, seed = search.traced_tensors(), search.seed_value()
         options = {"static_part": search.static_part(), "num_results": num_results}
+        is_candidate, candidate_ids = search.candidates_of(model, token_ids, shortlist)
 
-        def run(sentences: tuple[Any, Any, Any]) -> tuple[Tensor, Tensor]:
-            inputs = Inputs(*sentences, traced, seed)
+        def run(sentences: tuple[Any, Any, Any, Any]) -> tuple[Tensor, Tensor]:
+            *first, is_candidate = sentences
+            inputs = Inputs(*first, traced, seed, is_candidate, candidate_ids)
             return search_in_stages(model, inputs, extra_length=self.extra_length, **options)
 
-        sentences = (token_ids, search.per_example_tensors(), numbers)
+        sentences = (token_ids, search.per_example_tensors(), numbers, is_candidate)
         # The size of a batch is unknown within a program that is being traced.
         hypotheses = (batch or 0) * search.beam_width(num_results)
         return run_on_all_cores(run, model, sentences, hypotheses // FEWEST_HYPOTHESES)
+
+    def candidates_of(
+        self, model: keras.Model, encoder_token_ids: Tensor, shortlist: Shortlist | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the candidates of a shortlist for the sources of a batch.
+
+        Args:
+            model: a `Transformer`.
+            encoder_token_ids: int32 tensor `(batch, source)`.
+            shortlist: a `Shortlist`, or None.
+
+        Returns:
+            The pair of a bool tensor `(batch, n)`, whether each candidate is one of each source,
+            and an int32 tensor `(1, n)`, the sorted ids of the candidates, padded with 0 at the
+            beginning. A pair of () without a shortlist.
+
+        Raises:
+            UserError: if the shortlist does not fit the model, or in a program of `jax.jit`.
+        """
+        if shortlist is None:
+            return (), ()
+        sources, config = known_values(encoder_token_ids), model.config
+        if sources is None:
+            raise UserError(
+                "A search with a shortlist needs the values of the token ids. Call it outside of "
+                "`jax.jit` and `tf.function`."
+            )
+        is_shared, size = config.source_vocabulary_size is None, config.vocabulary_size
+        shortlist.validate(shortlist.name, config.source_vocabulary_size or size, size)
+        is_candidate = shortlist.candidates(sources, size, is_shared)
+        for constraint in self.constraints:
+            if (forced := constraint.forced_token_ids()) is not None:
+                is_candidate[np.arange(len(forced))[:, None], forced] = True
+        is_candidate[:, :START_ID + 1] = True  # as in the softmax over all tokens
+        ids = np.flatnonzero(is_candidate.any(axis=0))
+        missing = _few_sizes(len(ids)) - len(ids)
+        is_candidate = np.pad(is_candidate[:, ids], ((0, 0), (missing, 0)))
+        ids = np.pad(ids, (missing, 0)).astype("int32")
+        return ops.convert_to_tensor(is_candidate), ops.convert_to_tensor(ids[None])
 
     def validate_call(
         self,
@@ -122,6 +168,12 @@ class Search(SearchPolicy):
         for constraint in search.constraints:
             constraint.validate_inputs(model, encoder_token_ids, most_tokens)
         return search, encoder_token_ids, num_results, limits
+
+
+def _few_sizes(count: int) -> int:
+    """Return the smallest of 512, 768, 1024, 1536, ... that is at least `count`."""
+    size = 1 << max(count - 1, 511).bit_length()
+    return size * 3 // 4 if 512 < size * 3 // 4 >= count else size
 
 
 def validate_source(

@@ -42,6 +42,7 @@ class Sentences(NamedTuple):
     caches: list[Cache]  # one (key, value) per layer, of the source, as in `make_cache`
     step_inputs: Any  # further inputs of the model's decoder: see `StepInputs.of_source`
     keys: Tensor  # int32 (batch, 1): keys of random numbers; () if unused
+    is_candidate: Tensor  # bool (batch, n): its candidates of a shortlist; () if unused
 
 
 class Ends(NamedTuple):
@@ -130,6 +131,8 @@ class SearchLoop:
         model: a `Transformer`.
         sentences: `Sentences`.
         seed: int32 scalar, the seed of random numbers.
+        candidate_ids: sorted int32 tensor `(1, n)`: the ids of a shortlist's candidates, padded
+            with 0 at the beginning; () for all tokens.
     """
 
     def __init__(
@@ -139,6 +142,7 @@ class SearchLoop:
         model: keras.Model,
         sentences: Sentences,
         seed: Tensor,
+        candidate_ids: Tensor = (),
     ) -> None:
         self.search = search
         self.num_results = num_results
@@ -151,6 +155,11 @@ class SearchLoop:
         self.source_mask = sentences.token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         self.limits = search.limits(self.source_lengths)
+        self.candidate_ids, self.decode_options = None, {}
+        if not isinstance(candidate_ids, tuple):
+            self.candidate_ids = candidate_ids[0]
+            # Gathered here once, not at each step.
+            self.decode_options["output_rows"] = model.decoder.output_rows(self.candidate_ids)
 
     def first_state(self, caches: list[Cache], length: int | Tensor) -> State:
         """Return the state before the first step: live hypotheses without tokens.
@@ -255,9 +264,19 @@ class SearchLoop:
     def next_state(self, state: State) -> State:
         """Return the state one step later."""
         state, logits = self._decode(state)
+        if self.candidate_ids is not None:
+            is_candidate = ops.expand_dims(self.sentences.is_candidate, 1)
+            logits = ops.where(is_candidate, logits, -np.inf)
         progress = Progress(state.step, ops.expand_dims(self.limits - state.step, 1))
         candidates = self.search.candidates(
-            functools.partial(choose, logits, self.search.constraints, state.constraints, progress),
+            functools.partial(
+                choose,
+                logits,
+                self.search.constraints,
+                state.constraints,
+                progress,
+                self.candidate_ids,
+            ),
             state.scores,
             RandomStep(self.sentences.keys, self.seed, state.step),
         )
@@ -280,6 +299,7 @@ class SearchLoop:
             self_attention_mask=ancestors,
             return_attention_scores=self.has_coverage,
             **self.step_inputs.arguments(self.sentences.step_inputs, state.step_inputs),
+            **self.decode_options,
         )
         coverage = state.coverage
         for weights in attention_scores:

@@ -242,6 +242,7 @@ class Decoder(Stack):
         positions: Tensor = None,
         self_attention_mask: Tensor = None,
         return_attention_scores: bool = False,
+        output_rows: Sequence[Tensor] | None = None,
     ) -> tuple:
         """Compute logits step by step: the keys and values of the tokens are written into `cache`
         from `cache_index` on.
@@ -265,10 +266,34 @@ class Decoder(Stack):
                 training=False,
             )
             new_cache.append(layer_cache)
-        return self.logits(self.finish(x, embedded, False)), new_cache, *attention_scores
+        logits = self.logits(self.finish(x, embedded, False), output_rows)
+        return logits, new_cache, *attention_scores
 
-    def logits(self, sequence: Tensor) -> Tensor:
-        return ops.cast(self.token_embedding(sequence, reverse=True), "float32")
+    def logits(self, sequence: Tensor, output_rows: Sequence[Tensor] | None = None) -> Tensor:
+        """Return the logits of all tokens, or of the tokens of `output_rows`."""
+        if output_rows is None:
+            logits = self.token_embedding(sequence, reverse=True)
+        else:
+            logits = ops.matmul(sequence, ops.transpose(output_rows[0]))
+        return ops.cast(logits, "float32")
+
+    def output_rows(self, token_ids: Tensor) -> list[Tensor]:
+        """Return the rows of the matrix E of some tokens, `(n, hidden_dim)`, in a list.
+
+        Rows of a quantized matrix are converted to floats: a search that gathers them once then
+        computes as many products as it has candidates.
+        """
+        layer = self.token_embedding
+        if layer.tie_weights:
+            rows = ops.take(layer.embeddings, token_ids, axis=0)
+        else:
+            rows = ops.transpose(ops.take(layer.reverse_embeddings, token_ids, axis=1))
+        rows = ops.cast(rows, layer.compute_dtype)
+        if layer.quantization_mode is not None:
+            is_tied = layer.tie_weights
+            scale = layer.embeddings_scale if is_tied else layer.reverse_embeddings_scale
+            rows = rows / ops.expand_dims(ops.take(scale, token_ids, axis=0), -1)
+        return [rows]
 
     def logit_factors(self, sequence: Tensor) -> tuple[Tensor, Tensor]:
         """Return two matrices whose product `sequence E^T` is the logits."""

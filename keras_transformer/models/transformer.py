@@ -267,6 +267,7 @@ class Transformer(FusedTrainingStep):
         return_attention_scores: bool = False,
         added: Tensor = None,
         training: bool = False,
+        output_rows: Sequence[Tensor] | None = None,
     ) -> Any:
         """Run the decoder stack, on whole targets or step by step.
 
@@ -294,6 +295,8 @@ class Transformer(FusedTrainingStep):
             added: float tensor `(batch, target, hidden_dim)` that is added to the embeddings; with
                 `cache` only.
             training: whether to apply dropout; without `cache` only.
+            output_rows: the result of `decoder.output_rows(token_ids)`, to compute only the logits
+                of these tokens, `(batch, target, n)`; with `cache` only.
 
         Returns:
             Float32 logits `(batch, target, vocabulary_size)`; with `cache`, a tuple of the logits,
@@ -316,6 +319,7 @@ class Transformer(FusedTrainingStep):
                 positions,
                 self_attention_mask,
                 return_attention_scores,
+                output_rows,
             )
         raise UserError(
             "Expected either `encoder_sequence`, to decode whole targets, or `cache` and "
