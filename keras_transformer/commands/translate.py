@@ -42,10 +42,15 @@ class TranslatorOptions:
     """Tags before each source, such as <2fr>, for a model that was trained with them. Without tags
     after it, each line contains its own. Defaults to the tags that the model was saved with."""
 
+    shortlist: bool = True
+    """Score only the candidates of the model's shortlist, if it has one. This is faster."""
+
     def load(self, **others: Any) -> "kt.Translator":
         """Return the translator. `others` are further arguments of `Translator.from_preset`."""
         languages = given(self, "source_lang", "target_lang")
         translator = kt.Translator.from_preset(self.model, **languages, **others)
+        if not self.shortlist:
+            translator.shortlist = None
         return translator if self.tag is None else translator.tagged(*self.tag)
 
 

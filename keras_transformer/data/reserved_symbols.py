@@ -4,10 +4,9 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 
-import numpy as np
-
+from keras_transformer.data.lexical_translation import most_probable
 from keras_transformer.data.mixtures import Mixture, TaggedText
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
@@ -133,35 +132,3 @@ def translations_of_words(pairs: Iterable[Pair]) -> dict[str, str]:
         if backward[other] == word and min(occurrences) >= _RAREST and max(occurrences) <= most:
             translations[word] = other
     return translations
-
-
-def most_probable(
-    sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 4
-) -> dict[str, str]:
-    """Return the most probable target word of each source word (Model 1: Brown et al., 1993).
-
-    Args:
-        sources: list of lists of words.
-        targets: list of lists of words, their translations.
-        iterations: rounds of expectation and maximization.
-    """
-    names = [[*dict.fromkeys(chain.from_iterable(side))] for side in (sources, targets)]
-    known = [{name: number for number, name in enumerate(side)} for side in names]
-    # Each target word comes from one of the source words of its pair: one group of links per word.
-    pairs = [([known[0][w] for w in x], [known[1][w] for w in y]) for x, y in zip(sources, targets)]
-    sizes = [len(x) for x, y in pairs for _ in y]
-    if not any(sizes):
-        return {}
-    groups = np.repeat(np.arange(len(sizes)), sizes)
-    source = np.concatenate([np.tile(x, len(y)) for x, y in pairs]).astype("int64")
-    target = np.concatenate([np.repeat(y, len(x)) for x, y in pairs]).astype("int64")
-    keys, links = np.unique(source * len(names[1]) + target, return_inverse=True)
-    of_source, of_target = np.divmod(keys, len(names[1]))
-    probabilities = np.ones(len(keys))
-    for _ in range(iterations):
-        shares = probabilities[links]
-        shares /= np.bincount(groups, shares)[groups]
-        counts = np.bincount(links, shares)
-        probabilities = counts / np.bincount(of_source, counts)[of_source]
-    order = np.argsort(probabilities, kind="stable")  # the best one of a word comes last, and stays
-    return {names[0][i]: names[1][j] for i, j in zip(of_source[order], of_target[order])}

@@ -2,23 +2,26 @@
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_transformer.data.lexical_translation import lexical_probabilities
 from keras_transformer.errors import UserError
-from keras_transformer.reserved_ids import END_ID, PAD_ID
+from keras_transformer.reserved_ids import PAD_ID
 
 _MAGIC = 0xF11A48D5013417F5
 _ARRAYS = ("offsets", "token_ids", "frequent")  # of a preset's file
+_MOST_LINKS = 10_000_000  # of `from_pairs`: pairs of words in the same pair of sentences
 _HEADER = 6  # numbers of 8 bytes: magic, checksum, first, best, number of offsets, number of ids
 
 
 class Shortlist(NamedTuple):
     """The target tokens that are likely in the translation of each source token.
 
-    A search that only scores these tokens is faster. No search uses it yet: a preset keeps it.
+    A search that only scores these tokens is faster.
     """
 
     offsets: np.ndarray
@@ -34,6 +37,40 @@ class Shortlist(NamedTuple):
     def __repr__(self) -> str:
         count = len(self.offsets) - 1
         return f"<Shortlist {self.name}: {len(self.token_ids):,} ids of {count:,} source tokens>"
+
+    @classmethod
+    def from_pairs(
+        cls,
+        sources: Sequence[np.ndarray],
+        targets: Sequence[np.ndarray],
+        source_size: int,
+        num_frequent: int = 50,
+        num_best: int = 50,
+    ) -> "Shortlist":
+        """Make a shortlist of the most probable translations of each token, by
+        `lexical_probabilities`.
+
+        Args:
+            sources: list of int arrays, the token ids of sentences. If there are many, a sample of
+                them is used.
+            targets: list of int arrays, the token ids of their translations.
+            source_size: the number of tokens of the source's vocabulary.
+            num_frequent: the number of target tokens that every translation may have, the most
+                frequent ones.
+            num_best: the largest number of candidates for a source token.
+        """
+        numbers = range(len(sources))
+        step = 1 + sum(len(sources[i]) * len(targets[i]) for i in numbers) // _MOST_LINKS
+        sources, targets = ([side[i] for i in numbers[::step]] for side in (sources, targets))
+        source, target, probabilities = lexical_probabilities(sources, targets)
+        order = np.lexsort([-probabilities, source])
+        counts = np.bincount(source, minlength=source_size)
+        rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        best = np.sort(order[rank < num_best])  # by source, then by target
+        offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, num_best))])
+        frequency = np.bincount(np.concatenate(targets))
+        frequent = np.sort(np.argsort(-frequency, kind="stable")[:num_frequent])
+        return cls(offsets, target[best], frequent, f"lex.{num_frequent}.{num_best}")
 
     @classmethod
     def from_marian(cls, path: str | Path, source_size: int, target_size: int) -> "Shortlist":
@@ -122,30 +159,24 @@ class Shortlist(NamedTuple):
             raise UserError(f"{path} is damaged: its offsets must rise to {len(self.token_ids):,}.")
         return self
 
-    def candidates(
-        self, token_ids: np.ndarray, target_size: int, has_own_tokens: bool
-    ) -> np.ndarray:
+    def candidates(self, token_ids: np.ndarray, target_size: int) -> np.ndarray:
         """Return which target tokens the translation of each source may have.
 
         Args:
             token_ids: int array `(batch, source)`: sources, padded with 0.
             target_size: the number of tokens of the target's vocabulary.
-            has_own_tokens: whether a translation may have the tokens of its source: source and
-                target share one vocabulary.
 
         Returns:
             Bool array `(batch, target_size)`.
         """
         is_candidate = np.zeros((len(token_ids), target_size), bool)
         is_candidate[:, self.frequent] = True
-        is_candidate[:, END_ID] = True
         rows, columns = np.nonzero(token_ids != PAD_ID)
         tokens = token_ids[rows, columns]
-        if has_own_tokens:
-            is_candidate[rows, tokens] = True
         lengths = np.diff(self.offsets)[tokens]
         ends = np.cumsum(lengths)
-        places = np.repeat(self.offsets[tokens] - ends + lengths, lengths) + np.arange(ends[-1:].sum())
+        places = np.repeat(self.offsets[tokens] - ends + lengths, lengths)
+        places += np.arange(len(places))
         is_candidate[np.repeat(rows, lengths), self.token_ids[places]] = True
         return is_candidate
 

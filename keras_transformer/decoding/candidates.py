@@ -83,9 +83,9 @@ class Constraint(StaticFields):
         """Return the ids of all tokens that outputs may contain, sorted; None for all tokens."""
         return None
 
-    def forced_token_ids(self) -> np.ndarray | None:
-        """Return the ids of the tokens that each output must contain, an int array `(batch, n)`
-        padded with 0, for a shortlist to include; None if it forces none but the end token."""
+    def forced_token_ids(self) -> Tensor | None:
+        """Return the ids of the tokens that each output must contain, for a shortlist to include:
+        int tensor `(batch, n)`, padded with 0; None if it forces none but the end token."""
         return None
 
     def first_state(self, sizes: Sizes) -> Any:
@@ -276,9 +276,7 @@ def _among(
     return values, token_ids
 
 
-def _likeliest(
-    values: Tensor, token_ids: Tensor, beam: int, count: int
-) -> tuple[Tensor, Tensor]:
+def _likeliest(values: Tensor, token_ids: Tensor, beam: int, count: int) -> tuple[Tensor, Tensor]:
     """Return the `count` largest values, plus one for each token that is never allowed."""
     size, never = ops.shape(values)[-1], START_ID + 1
     if isinstance(token_ids, np.ndarray):

@@ -367,8 +367,8 @@ class ForcedPrefix(Constraint):
         # A column of padding marks the end of each prefix, and an empty prefix.
         return {name: ops.pad(x, ((0, 0), (0, 1))) for name, x in tensors.items()}
 
-    def forced_token_ids(self) -> np.ndarray | None:
-        return known_values(self.prefix_token_ids)
+    def forced_token_ids(self) -> Tensor | None:
+        return self.prefix_token_ids
 
     def first_state(self, sizes: Sizes) -> Tensor:
         return self.prefix_token_ids

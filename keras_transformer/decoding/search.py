@@ -15,6 +15,8 @@ from keras_transformer.decoding.batch_compaction import (
     search_in_stages,
 )
 from keras_transformer.decoding.candidates import Constraint
+from keras_transformer.decoding.compilation import is_traced
+from keras_transformer.decoding.constraints import mark
 from keras_transformer.decoding.cpu_parallel import run_on_all_cores
 from keras_transformer.decoding.search_policy import SearchPolicy, validate_constraints
 from keras_transformer.decoding.static_fields import (
@@ -23,7 +25,7 @@ from keras_transformer.decoding.static_fields import (
     validate_padding,
 )
 from keras_transformer.errors import UserError
-from keras_transformer.reserved_ids import PAD_ID, START_ID
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 
 class Search(SearchPolicy):
@@ -76,14 +78,14 @@ class Search(SearchPolicy):
         numbers = _numbers(token_ids, sentence_numbers) if self.is_stochastic else ()
         traced, seed = search.traced_tensors(), search.seed_value()
         options = {"static_part": search.static_part(), "num_results": num_results}
-        is_candidate, candidate_ids = search.candidates_of(model, token_ids, shortlist)
 
-        def run(sentences: tuple[Any, Any, Any, Any]) -> tuple[Tensor, Tensor]:
-            *first, is_candidate = sentences
-            inputs = Inputs(*first, traced, seed, is_candidate, candidate_ids)
+        def run(sentences: tuple[Any, Any, Any]) -> tuple[Tensor, Tensor]:
+            part = search if shortlist is None else search.bind(traced, sentences[1])
+            candidates = part.candidates_of(model, sentences[0], shortlist)
+            inputs = Inputs(*sentences, traced, seed, *candidates)
             return search_in_stages(model, inputs, extra_length=self.extra_length, **options)
 
-        sentences = (token_ids, search.per_example_tensors(), numbers, is_candidate)
+        sentences = (token_ids, search.per_example_tensors(), numbers)
         # The size of a batch is unknown within a program that is being traced.
         hypotheses = (batch or 0) * search.beam_width(num_results)
         return run_on_all_cores(run, model, sentences, hypotheses // FEWEST_HYPOTHESES)
@@ -108,19 +110,23 @@ class Search(SearchPolicy):
         """
         if shortlist is None:
             return (), ()
-        sources, config = known_values(encoder_token_ids), model.config
-        if sources is None:
-            raise UserError(
-                "A search with a shortlist needs the values of the token ids. Call it outside of "
-                "`jax.jit` and `tf.function`."
-            )
+        config, forced = model.config, [x.forced_token_ids() for x in self.constraints]
         is_shared, size = config.source_vocabulary_size is None, config.vocabulary_size
         shortlist.validate(shortlist.name, config.source_vocabulary_size or size, size)
-        is_candidate = shortlist.candidates(sources, size, is_shared)
-        for constraint in self.constraints:
-            if (forced := constraint.forced_token_ids()) is not None:
-                is_candidate[np.arange(len(forced))[:, None], forced] = True
-        is_candidate[:, :START_ID + 1] = True  # as in the softmax over all tokens
+        own = [encoder_token_ids] if is_shared else []
+        also = [*own, *(ids for ids in forced if ids is not None)]
+        if is_traced(encoder_token_ids):
+            raise UserError(
+                "A search with a shortlist needs the values of the token ids. Call it outside of "
+                "`jax.jit`."
+            )
+        sources = known_values(encoder_token_ids)
+        if sources is None:
+            return _candidates_in_graph(shortlist, encoder_token_ids, size, also)
+        is_candidate = shortlist.candidates(sources, size)
+        for ids in map(ops.convert_to_numpy, also):
+            is_candidate[np.arange(len(ids))[:, None], ids] = True
+        is_candidate[:, : END_ID + 1] = True  # as in the softmax over all tokens
         ids = np.flatnonzero(is_candidate.any(axis=0))
         missing = _few_sizes(len(ids)) - len(ids)
         is_candidate = np.pad(is_candidate[:, ids], ((0, 0), (missing, 0)))
@@ -168,6 +174,24 @@ class Search(SearchPolicy):
         for constraint in search.constraints:
             constraint.validate_inputs(model, encoder_token_ids, most_tokens)
         return search, encoder_token_ids, num_results, limits
+
+
+def _candidates_in_graph(
+    shortlist: Shortlist, token_ids: Tensor, size: int, also: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return the results of `Search.candidates_of` in a graph of TensorFlow, without padding."""
+    import tensorflow as tf
+
+    ragged: Any = tf.RaggedTensor
+    lists = ragged.from_row_splits(
+        tf.constant(shortlist.token_ids, "int32"), tf.constant(shortlist.offsets, "int64")
+    )
+    found = tf.gather(lists, token_ids).merge_dims(1, 2).to_tensor()
+    always = np.union1d(shortlist.frequent, np.arange(END_ID + 1)).astype("int32")
+    always = tf.tile(always[None], [tf.shape(token_ids)[0], 1])
+    is_candidate = mark(tf.concat([found, always, *also], axis=1), np.arange(size))
+    ids = tf.where(tf.reduce_any(is_candidate, axis=0))[:, 0]
+    return tf.gather(is_candidate, ids, axis=1), tf.cast(ids, "int32")[None]
 
 
 def _few_sizes(count: int) -> int:

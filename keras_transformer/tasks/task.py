@@ -40,7 +40,8 @@ class Task:
     Attributes:
         preprocessor: the `TranslationPreprocessor`.
         search: the search, with its options.
-        shortlist: the `kt.data.Shortlist` of a converted model, which a preset keeps, or None.
+        shortlist: the `kt.data.Shortlist` of the preset, or None. Searches only score its
+            candidates. Assign None to score all tokens.
 
     Raises:
         UserError: if the search has no such option, or an option is out of its range.
@@ -184,11 +185,10 @@ class Task:
             The tuple `(token_ids, scores)`, an int32 tensor `(batch, num_results, length)` and a
             float32 tensor `(batch, num_results)`, or the result of `run`.
         """
+        options: dict[str, Any] = {"shortlist": self.shortlist}
         if run is None:
-            return self.search(
-                self.model, token_ids, num_results, constraints, sentence_numbers=sentence_numbers
-            )
-        return run(self.search, self.model, token_ids, num_results, constraints)
+            run, options["sentence_numbers"] = Search.__call__, sentence_numbers
+        return run(self.search, self.model, token_ids, num_results, constraints, **options)
 
     def output_tokens(self, token_ids: Iterable[int]) -> list[str]:
         """Return the tokens of an output, as the vocabulary spells them.

@@ -13,6 +13,7 @@ from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
 from keras_transformer.data.preprocessor import TranslationPreprocessor, validate_tags
 from keras_transformer.data.reserved_symbols import with_symbols
+from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import TranslationScores, score_translations
@@ -110,6 +111,10 @@ class TranslatorTrainingOptions(TrainingOptions):
     """Also train on pairs in the forms of text as it comes: shares of the pairs, such as
     upper=0.07,title=0.05,typo=0.05,no_end=0.2. They are upper case and title case (both sides), a
     typo in the source, and no final full stop (both sides). A pair has one form at a time."""
+
+    shortlist: bool = False
+    """Also make a shortlist of the most probable translations of each token of the corpus, to which
+    searches are then confined. They are faster, by more the larger the vocabulary is."""
 
     scores = ("val_bleu",)
 
@@ -219,6 +224,10 @@ def train_translator(
 
     # Saving
     translator = translator.tagged(*val.prefix) if val.prefix else translator
+    if options.shortlist:
+        store = batches.train.store
+        size = preprocessor.source_tokenizer.vocabulary_size
+        translator.shortlist = Shortlist.from_pairs(store.source, store.target, size)
     facts = {
         **metadata,
         **_mixture_summary(train),

@@ -12,7 +12,7 @@ from pathlib import Path
 import keras_transformer as kt
 from keras_transformer.command_line import run
 from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
-from keras_transformer.data.reserved_symbols import most_probable
+from keras_transformer.data.lexical_translation import most_probable
 from keras_transformer.evaluation import score_translations
 
 
