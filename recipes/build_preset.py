@@ -252,8 +252,6 @@ def translation_plan(options):
 def student_plan(options):
     """Return the stages of a small model that learns from the translations of a published one."""
     build = Builder(options)
-    data = f"--dataset text --source en --target pt --data-dir {build.runs_arg}/pairs"
-    common = f"{data} --precision mixed_bfloat16 --batch-tokens 2048 --dropout 0 --average 1"
     return [
         build.written("english.txt", lambda: english(build)),
         # Greedy, as the config of the teacher says; rows of a number, a score and a translation.
@@ -272,17 +270,14 @@ def student_plan(options):
         build.training(
             "translation",
             "student",
-            f"{common} --scale 2 --num-layers 6 --num-decoder-layers 2 --decoder ssru --zero-start "
-            "--vocabulary-size 8000 --steps 7200 --warmup-steps 800 --peak-learning-rate 0.002 "
-            "--cooldown-steps 3200 --interval 1800 --checkpoint-steps 600",
+            f"--dataset text --source en --target pt --data-dir {build.runs_arg}/pairs "
+            "--precision mixed_bfloat16 --batch-tokens 2048 --dropout 0 --average 1 "
+            "--scale 2 --num-layers 6 --num-decoder-layers 2 --decoder ssru --zero-start "
+            "--vocabulary-size 8000 --augment upper=0.07,title=0.05,typo=0.05,no_end=0.2 "
+            "--steps 22000 --warmup-steps 1600 --peak-learning-rate 0.002 --cooldown-steps 8000 "
+            "--interval 4000 --checkpoint-steps 1000",
         ),
-        build.training(
-            "translation",
-            "student_forms",
-            f"{common} --init {build.runs_arg}/student/model --steps 800 --interval 400 "
-            "--augment upper=0.07,title=0.05,typo=0.05,no_end=0.2",
-        ),
-        preset_stage(build, "student_forms", alpha=1.0),
+        preset_stage(build, "student", alpha=1.0),
     ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
-from keras_transformer.decoding.compilation import is_traced, run_compiled
+from keras_transformer.decoding.compilation import XlaChoice, is_traced, run_compiled
 from keras_transformer.decoding.search_loop import (
     SearchLoop,
     Sentences,
@@ -27,6 +27,8 @@ from keras_transformer.reserved_ids import PAD_ID
 # are used: most outputs end long before their limit.
 _FIRST_STEPS = 32
 _GROWTH = 4
+
+_xla = XlaChoice()
 
 # Batches are not made smaller than this: then reading the weights takes most of the time.
 FEWEST_HYPOTHESES = 64
@@ -63,7 +65,8 @@ def search_in_stages(
 ) -> tuple[Tensor, Tensor]:
     """Search for the best outputs.
 
-    TensorFlow compiles one program for all stages of all sizes. JAX compiles one program per
+    TensorFlow traces one program for all stages of all sizes; if a shape occurs often enough, XLA
+    compiles its stages, as on JAX. JAX compiles one program per
     combination of sizes, when a search first needs it. Inside a program that is being traced, JAX
     has no values: there one stage has a cache for all steps.
 
@@ -78,9 +81,17 @@ def search_in_stages(
         The pair `(token_ids, scores)` that a `Search` returns.
     """
     length = ops.shape(inputs.encoder_token_ids)[1] + extra_length
-    options = {"static_part": static_part, "num_results": num_results}
+    options: dict[str, Any] = {"static_part": static_part, "num_results": num_results}
     if keras.backend.backend() == "tensorflow":
-        stage = run_compiled(_stages_in_one_program, model, inputs, **options)
+        shapes = [tuple(x.shape) for x in (inputs.encoder_token_ids, *inputs.candidate_ids)]
+        key = (*shapes, *options.values())
+        if _xla.pays(model, key):
+            options["xla"] = True
+            stage = _stages_one_by_one(model, inputs, length=_room(length), **options)
+        else:
+            stage = _xla.run(
+                model, key, lambda: run_compiled(_stages_in_one_program, model, inputs, **options)
+            )
     elif is_traced(inputs.encoder_token_ids):
         room = _room(length)
         stage = _first_stage(model, inputs, length=room, steps=room, shrinks=False, **options)
@@ -90,8 +101,8 @@ def search_in_stages(
 
 
 def _room(length: Any) -> Any:
-    """Return the room for outputs of a length; on JAX one of few sizes, to compile few programs."""
-    if keras.backend.backend() != "jax":
+    """Return the room for outputs of a length: for XLA one of few sizes, so few programs."""
+    if keras.backend.backend() == "torch":
         return length
     return max(_FIRST_STEPS, 1 << (length - 1).bit_length())
 

@@ -4,8 +4,9 @@ import contextlib
 import functools
 import logging
 import threading
+import time
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import keras
 import numpy as np
 
 from keras_transformer.annotations import Tensor
+from keras_transformer.layers.tensor_ops import for_xla
 
 logger = logging.getLogger(__name__)
 
@@ -22,39 +24,45 @@ _MOST_PROGRAMS = 64  # per model
 _lock = threading.Lock()  # Concurrent threads share a program.
 
 _SECONDS_BEFORE_NOTICE = 1.0
+_SECONDS_OF_XLA = 5.0  # to compile a search, about
 _compiling = threading.local()  # the timer of the program that this thread compiles
 
 
-def run_compiled(function: Callable, model: keras.Model, *tensors: Any, **options: Hashable) -> Any:
+def run_compiled(
+    function: Callable,
+    model: keras.Model,
+    *tensors: Any,
+    xla: bool = False,
+    **options: Hashable,
+) -> Any:
     """Call `function(model, *tensors, **options)` as one compiled program.
 
     A model keeps its 64 most recently used programs. TensorFlow traces one graph for all shapes of
-    tensors with two axes or more. JAX compiles one program per combination of shapes. PyTorch runs
-    the function itself, without gradients; see `recorded_loop`. A program uses the current weights
-    in each call.
+    tensors with two axes or more; with `xla` it compiles one program per combination of shapes, as
+    JAX does. PyTorch runs the function itself, without gradients; see `recorded_loop`. A program
+    uses the current weights in each call.
 
     Args:
         function: function of a model and tensors, in `keras.ops`.
         model: a built Keras model.
         *tensors: arrays or tensors, or structures of them.
+        xla: on TensorFlow, whether XLA compiles the program.
         **options: hashable Python values, compiled in.
 
     Returns:
         The result of `function`.
     """
-    specification = _specification(tensors)
+    specification = _specification(tensors, is_exact=xla)
     key = (function, repr(specification), tuple(sorted(options.items())))
     if keras.backend.backend() == "tensorflow":
         # Quantization and low-rank weights change the variables of a model.
-        key = (*key, len(model.weights))
+        key = (*key, len(model.weights), xla)
     with _lock:
         programs = _compiled.setdefault(model, OrderedDict())
         if key not in programs:
-            programs[key] = _COMPILERS[keras.backend.backend()](
-                functools.partial(_call, function, _reference(model), options),
-                model,
-                specification,
-            )
+            call = functools.partial(_call, function, _reference(model), options)
+            compiler = _compile_for_xla if xla else _COMPILERS[keras.backend.backend()]
+            programs[key] = compiler(call, model, specification)
         programs.move_to_end(key)
         while len(programs) > _MOST_PROGRAMS:
             programs.popitem(last=False)
@@ -75,15 +83,16 @@ def _call(function: Callable, model: Callable, options: dict[str, Any], *tensors
     return function(model(), *tensors, **options)
 
 
-def _specification(tensors: Any) -> Any:
-    """Return shapes and dtypes of tensors for TensorFlow, with None for variable sizes."""
+def _specification(tensors: Any, is_exact: bool) -> Any:
+    """Return shapes and dtypes of tensors for TensorFlow, with None for variable sizes unless
+    `is_exact`."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf
 
     def of_tensor(x: Any) -> Any:
         x = x if tf.is_tensor(x) else np.asarray(x)
-        is_free = len(x.shape) > 1
+        is_free = len(x.shape) > 1 and not is_exact
         return tf.TensorSpec([None] * len(x.shape) if is_free else x.shape, x.dtype)
 
     return keras.tree.map_structure(of_tensor, tensors)
@@ -103,6 +112,58 @@ def _compile_tensorflow(function: Callable, model: keras.Model, specification: A
         return function(*keras.tree.map_structure(tf.convert_to_tensor, tensors))
 
     return run
+
+
+def _compile_for_xla(function: Callable, model: keras.Model, specification: Any) -> Callable:
+    import tensorflow as tf
+
+    # A `partial`: of functions with one code, TensorFlow warns that it traces them again.
+    traced = functools.partial(_traced_for_xla, function)
+    return tf.function(traced, input_signature=specification, autograph=False, jit_compile=True)
+
+
+def _traced_for_xla(function: Callable, *tensors: Any) -> Any:
+    token = for_xla.set(True)
+    try:
+        return function(*tensors)
+    finally:
+        for_xla.reset(token)
+
+
+class XlaChoice:
+    """Chooses when searches of a shape are compiled by XLA, on TensorFlow.
+
+    XLA's program is faster than the graph that TensorFlow traces for all shapes, but compiling it
+    takes seconds. It pays once the searches of a shape have taken as long.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = weakref.WeakKeyDictionary()  # model -> {key: seconds of the traced graph}
+
+    def pays(self, model: keras.Model, key: Hashable) -> bool:
+        """Return whether XLA should compile the search of a model and a key, a shape."""
+        return self._of(model)[key] >= _SECONDS_OF_XLA and _can_use_xla(model)
+
+    def run(self, model: keras.Model, key: Hashable, search: Callable[[], Any]) -> Any:
+        """Call a search, and count its seconds."""
+        start = time.perf_counter()
+        result = search()
+        self._of(model)[key] += time.perf_counter() - start
+        return result
+
+    def _of(self, model: keras.Model) -> Counter:
+        return self._seconds.setdefault(model, Counter())
+
+
+def _can_use_xla(model: keras.Model) -> bool:
+    """Return whether a program would run on one device, with the weights of the model."""
+    import tensorflow as tf
+
+    if not tf.executing_eagerly() or tf.config.functions_run_eagerly():
+        return False
+    if tf.distribute.has_strategy() or len(tf.config.list_logical_devices("GPU")) > 1:
+        return False
+    return all(isinstance(variable.value, tf.Variable) for variable in model.variables)
 
 
 def _reference(model: keras.Model) -> Callable[[], Any]:

@@ -1,6 +1,7 @@
 """Masks, and operations that `keras.ops` lacks in the form that layers and searches need."""
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -11,6 +12,9 @@ from keras_transformer.annotations import Tensor
 # The score of masked positions. The paper uses -inf. A large finite number gives the same zero
 # after the softmax, and does not give NaN in a row whose positions are all masked.
 MASKED_SCORE = -1e9
+
+# Whether TensorFlow traces a program that XLA compiles.
+for_xla: ContextVar[bool] = ContextVar("for_xla", default=False)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor = None) -> Tensor:
@@ -34,7 +38,7 @@ def slice_update(x: Tensor, start: Sequence[int | Tensor], update: Tensor) -> Te
     """Return `x` with `update` written from the indices `start` on, like `ops.slice_update`.
 
     In PyTorch's inference mode, which keeps no gradients, `x` itself is changed. On TensorFlow,
-    Keras's function would make XLA compile one program per shape.
+    Keras's function would make XLA compile one program per shape, and XLA lacks the other one.
 
     Args:
         x: tensor.
@@ -58,7 +62,7 @@ def slice_update(x: Tensor, start: Sequence[int | Tensor], update: Tensor) -> Te
                     target = target.narrow(axis, int(index), size)
             target.copy_(update) if place is None else target.index_copy_(*place, update)
             return x
-    if backend != "tensorflow":
+    if backend != "tensorflow" or for_xla.get():
         return ops.slice_update(x, start, update)
     import tensorflow as tf
 
