@@ -83,8 +83,8 @@ def search_in_stages(
     length = ops.shape(inputs.encoder_token_ids)[1] + extra_length
     options: dict[str, Any] = {"static_part": static_part, "num_results": num_results}
     if keras.backend.backend() == "tensorflow":
-        shapes = [tuple(x.shape) for x in (inputs.encoder_token_ids, *inputs.candidate_ids)]
-        key = (*shapes, *options.values())
+        given = keras.tree.flatten((inputs.encoder_token_ids, inputs.candidate_ids))
+        key = (*(tuple(x.shape) for x in given), *options.values())
         if _xla.pays(model, key):
             options["xla"] = True
             stage = _stages_one_by_one(model, inputs, length=_room(length), **options)

@@ -73,9 +73,10 @@ def test_only_candidates_of_the_own_source_compete(name):
 @pytest.mark.each_backend
 def test_a_shortlist_of_all_tokens_changes_nothing():
     everything = kt.data.Shortlist(np.zeros(SIZE + 1, int), np.zeros(0, int), np.arange(SIZE))
-    for search in SEARCHES.values():
-        expected = search(make_model(), SOURCE)
-        found = search(make_model(), SOURCE, shortlist=everything)
+    model = make_model()
+    for name in ("beam", "top_p"):
+        expected = SEARCHES[name](model, SOURCE)
+        found = SEARCHES[name](model, SOURCE, shortlist=everything)
         np.testing.assert_array_equal(to_numpy(found[0]), to_numpy(expected[0]))
         assert_close(found[1], expected[1], atol=1e-5)
 
