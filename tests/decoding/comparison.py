@@ -119,11 +119,12 @@ def note_calls(monkeypatch, *places):
     called = set()
     for module, name in places:
         function = getattr(module, name)
-        monkeypatch.setattr(
-            module,
-            name,
-            lambda *args, name=name, function=function: called.add(name) or function(*args),
-        )
+
+        def noted(*args, name=name, function=function, **options):
+            called.add(name)
+            return function(*args, **options)
+
+        monkeypatch.setattr(module, name, noted)
     return called
 
 

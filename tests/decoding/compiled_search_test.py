@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.decoding import batch_compaction, search_loop
+from keras_transformer.decoding import batch_compaction, compilation, search_loop
 from tests.decoding.comparison import (
     EVERYTHING,
     FULL,
@@ -104,6 +104,23 @@ def test_same_on_every_backend(name):
     found = [[without_padding(result) for result in results] for results in token_ids]
     assert found == EXPECTED[name]
     assert_close(scores, SCORES[name], atol=2e-4)
+
+
+@pytest.mark.each_backend
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow has two compilers")
+@pytest.mark.parametrize("name", ["constraints", "sample"])
+def test_xla_takes_over_a_shape_that_occurs_often_and_finds_the_same(name, monkeypatch):
+    monkeypatch.setattr(compilation, "_SECONDS_OF_XLA", 1e-9)
+    monkeypatch.setattr(batch_compaction, "_FIRST_STEPS", 4)  # so there is a second stage
+    called = note_calls(monkeypatch, (batch_compaction, "_stages_one_by_one"))
+    function, options = SEARCHES[name]
+    model = randomize(model_of.__wrapped__(**ONE_LAYER), seed=10)
+    expected = [to_numpy(x) for x in function(model, ROWS, **options)]
+    assert not called
+    token_ids, scores = function(model, ROWS, **options)
+    assert called
+    np.testing.assert_array_equal(to_numpy(token_ids), expected[0])
+    assert_close(scores, expected[1], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["constraints", "prefix"])
