@@ -248,3 +248,17 @@ def test_token_ids_equal_sentencepieces(translator, library):
     texts = [*SENTENCES, *ODD]
     # A ragged tensor, or a list of arrays.
     assert [[int(i) for i in ids] for ids in other(texts)] == translator.tokenizer.encode(texts)
+
+
+@pytest.mark.each_backend
+def test_the_candidates_of_a_shortlist_are_found_in_the_graph(translator, tmp_path):
+    import tensorflow as tf
+
+    limited = translator.tagged()
+    ids = [np.array(x) for x in translator.tokenizer.encode(SENTENCES)]
+    limited.shortlist = kt.data.Shortlist.from_pairs(ids, ids, 200, num_frequent=5, num_best=3)
+    limited.export(tmp_path / "saved_model")
+    serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
+    outputs = serve(text=tf.constant(SENTENCES[:6]))["translation"].numpy()
+    assert [text.decode() for text in outputs] == limited(SENTENCES[:6])
+    assert limited(SENTENCES[:6]) != translator(SENTENCES[:6])
