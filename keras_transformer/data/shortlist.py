@@ -46,6 +46,7 @@ class Shortlist(NamedTuple):
         source_size: int,
         num_frequent: int = 50,
         num_best: int = 50,
+        same: Sequence[tuple[int, int]] = (),
     ) -> "Shortlist":
         """Make a shortlist of the most probable translations of each token, by
         `lexical_probabilities`.
@@ -58,11 +59,17 @@ class Shortlist(NamedTuple):
             num_frequent: the number of target tokens that every translation may have, the most
                 frequent ones.
             num_best: the largest number of candidates for a source token.
+            same: pairs of a source token and the target token with the same spelling, a further
+                candidate. A search adds it by itself if both sides share one vocabulary.
         """
         numbers = range(len(sources))
         step = 1 + sum(len(sources[i]) * len(targets[i]) for i in numbers) // _MOST_LINKS
         sources, targets = ([side[i] for i in numbers[::step]] for side in (sources, targets))
-        source, target, probabilities = lexical_probabilities(sources, targets)
+        links = lexical_probabilities(sources, targets)
+        spelled = np.array([*same], int).reshape(-1, 2).T
+        source, target, probabilities = (
+            np.concatenate(pair) for pair in zip((*spelled, np.ones(spelled.shape[1])), links)
+        )
         order = np.lexsort([-probabilities, source])
         counts = np.bincount(source, minlength=source_size)
         rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -14,6 +14,7 @@ from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
 from keras_transformer.data.preprocessor import TranslationPreprocessor, validate_tags
 from keras_transformer.data.reserved_symbols import with_symbols
 from keras_transformer.data.shortlist import Shortlist
+from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import TranslationScores, score_translations
@@ -225,9 +226,7 @@ def train_translator(
     # Saving
     translator = translator.tagged(*val.prefix) if val.prefix else translator
     if options.shortlist:
-        store = batches.train.store
-        size = preprocessor.source_tokenizer.vocabulary_size
-        translator.shortlist = Shortlist.from_pairs(store.source, store.target, size)
+        translator.shortlist = _shortlist(batches.train.store, preprocessor)
     facts = {
         **metadata,
         **_mixture_summary(train),
@@ -287,6 +286,17 @@ def make_preprocessor(text: ParallelText, context: TrainingContext) -> Translati
     source_tokenizer = make_tokenizer(sources, own, context, tags, "source_tokenizer.spm")
     tokenizer = make_tokenizer(targets, options, context, symbols, targets=written)
     return TranslationPreprocessor(tokenizer, source_tokenizer)
+
+
+def _shortlist(store: TokenStore, preprocessor: TranslationPreprocessor) -> Shortlist:
+    """Return the shortlist of the training text."""
+    sides = preprocessor.source_tokenizer, preprocessor.tokenizer
+    pieces, targets = (side.ids_to_tokens(range(side.vocabulary_size)) for side in sides)
+    ids = {piece: number for number, piece in enumerate(targets)}
+    same = [(i, ids[piece]) for i, piece in enumerate(pieces) if piece in ids]
+    return Shortlist.from_pairs(
+        store.source, store.target, len(pieces), same=same if sides[0] is not sides[1] else ()
+    )
 
 
 def _source_vocabulary_size(

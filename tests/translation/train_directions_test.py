@@ -46,7 +46,8 @@ def weights_of(translator):
 def test_a_training_of_two_vocabularies_resumes_and_loads(tmp_path):
     (train, val), _ = texts()
     options = {**SMALL, "source_vocabulary_size": 150, "steps": 3}
-    options |= {"decoder": "ssru", "zero_start": True}  # a student for Marian
+    # A student for Marian
+    options |= {"decoder": "ssru", "zero_start": True, "shortlist": True}
     translator = kt.Translator.train(train, val, output_dir=tmp_path / "run", **options)
     sizes = translator.model.hyperparameters
     assert (sizes["source_vocabulary_size"], sizes["vocabulary_size"]) == (150, 200)
@@ -61,6 +62,10 @@ def test_a_training_of_two_vocabularies_resumes_and_loads(tmp_path):
     expected = translator(SENTENCES)
     loaded = kt.Translator.from_preset(tmp_path / "run" / "model", beam_size=2, extra_length=4)
     assert loaded(SENTENCES) == expected
+    shortlist = loaded.shortlist
+    full_stop = [x.encode(["."])[0][0] for x in (loaded.source_tokenizer, loaded.tokenizer)]
+    lists = np.split(shortlist.token_ids, shortlist.offsets[1:-1])
+    assert len(lists) == 150 and full_stop[1] in lists[full_stop[0]]
     # A training that goes on has both vocabularies, and ends as the one in one go.
     folder = tmp_path / "parts"
     kt.Translator.train(train, val, output_dir=folder, **{**options, "steps": 2})
