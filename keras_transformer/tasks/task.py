@@ -185,10 +185,13 @@ class Task:
             The tuple `(token_ids, scores)`, an int32 tensor `(batch, num_results, length)` and a
             float32 tensor `(batch, num_results)`, or the result of `run`.
         """
-        options: dict[str, Any] = {"shortlist": self.shortlist}
-        if run is None:
-            run, options["sentence_numbers"] = Search.__call__, sentence_numbers
-        return run(self.search, self.model, token_ids, num_results, constraints, **options)
+        options: dict[str, Any] = {}
+        if self.shortlist is not None:
+            options["shortlist"] = self.shortlist
+        if run is not None:
+            return run(self.search, self.model, token_ids, num_results, constraints, **options)
+        options["sentence_numbers"] = sentence_numbers
+        return self.search(self.model, token_ids, num_results, constraints, **options)
 
     def output_tokens(self, token_ids: Iterable[int]) -> list[str]:
         """Return the tokens of an output, as the vocabulary spells them.
