@@ -46,6 +46,7 @@ TRANSLATION = tuple(
     """
     --source --target --also --tag-target --no-tag-target --source-vocabulary-size
     --decoder --zero-start --no-zero-start --split --protect --no-protect --augment
+    --shortlist --no-shortlist
     --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
     --drop-duplicates --no-drop-duplicates --check-scripts --no-check-scripts
     """.split()

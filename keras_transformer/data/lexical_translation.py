@@ -54,11 +54,11 @@ def most_probable(
     """
     names = [[*dict.fromkeys(chain.from_iterable(side))] for side in (sources, targets)]
     known = [{name: number for number, name in enumerate(side)} for side in names]
-    numbers = (
+    first, second = (
         [[of_name[word] for word in words] for words in side]
         for of_name, side in zip(known, (sources, targets))
     )
-    *links, probabilities = lexical_probabilities(*numbers, iterations)
+    *links, probabilities = lexical_probabilities(first, second, iterations)
     order = np.argsort(probabilities, kind="stable")  # the best one of a word comes last, and stays
     return {names[0][i]: names[1][j] for i, j in zip(*(x[order] for x in links))}
 

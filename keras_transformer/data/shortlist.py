@@ -41,8 +41,8 @@ class Shortlist(NamedTuple):
     @classmethod
     def from_pairs(
         cls,
-        sources: Sequence[np.ndarray],
-        targets: Sequence[np.ndarray],
+        sources: Any,
+        targets: Any,
         source_size: int,
         num_frequent: int = 50,
         num_best: int = 50,
@@ -52,8 +52,8 @@ class Shortlist(NamedTuple):
         `lexical_probabilities`.
 
         Args:
-            sources: list of int arrays, the token ids of sentences. If there are many, a sample of
-                them is used.
+            sources: list of int arrays, or `TokenSequences`: the token ids of sentences. If there
+                are many, a sample of them is used.
             targets: list of int arrays, the token ids of their translations.
             source_size: the number of tokens of the source's vocabulary.
             num_frequent: the number of target tokens that every translation may have, the most

@@ -13,7 +13,6 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
-from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.decoding.batch_compaction import Inputs, begin
 from keras_transformer.decoding.candidates import Constraint
 from keras_transformer.decoding.compilation import run_compiled
@@ -68,7 +67,7 @@ def replay(
     encoder_token_ids: Tensor,
     num_results: int = 1,
     constraints: Constraint | Iterable[Constraint] = (),
-    shortlist: Shortlist | None = None,
+    shortlist: Any = None,
 ) -> BeamHistory:
     """Run a `BeamSearch`, and keep all hypotheses.
 

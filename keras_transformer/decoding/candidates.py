@@ -339,8 +339,7 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
         A pair: the numbers and their int32 indices, both `(rows, k)`.
     """
     size = x.shape[-1]
-    block = None if size is None else _block_size(size, k)
-    if block is None:
+    if size is None or (block := _block_size(size, k)) is None:
         return _sorted_top_k(x, k)
     num_blocks = size // block
     whole = num_blocks * block

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import weakref
-from collections import Counter, OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -172,8 +172,8 @@ class XlaChoice:
         self._of(model)[key] += time.perf_counter() - start
         return result
 
-    def _of(self, model: keras.Model) -> Counter:
-        return self._seconds.setdefault(model, Counter())
+    def _of(self, model: keras.Model) -> defaultdict[Hashable, float]:
+        return self._seconds.setdefault(model, defaultdict(float))
 
 
 def _can_use_xla(model: keras.Model) -> bool:

@@ -8,7 +8,6 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
-from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.decoding.batch_compaction import (
     FEWEST_HYPOTHESES,
     Inputs,
@@ -67,7 +66,7 @@ class Search(SearchPolicy):
         num_results: int = 1,
         constraints: Constraint | Iterable[Constraint] = (),
         sentence_numbers: Tensor | None = None,
-        shortlist: Shortlist | None = None,
+        shortlist: Any = None,
     ) -> tuple[Tensor, Tensor]:
         search, token_ids, num_results, _ = self.validate_call(
             model, encoder_token_ids, num_results, constraints
@@ -91,14 +90,14 @@ class Search(SearchPolicy):
         return run_on_all_cores(run, model, sentences, hypotheses // FEWEST_HYPOTHESES)
 
     def candidates_of(
-        self, model: keras.Model, encoder_token_ids: Tensor, shortlist: Shortlist | None
+        self, model: keras.Model, encoder_token_ids: Tensor, shortlist: Any
     ) -> tuple[Tensor, Tensor]:
         """Return the candidates of a shortlist for the sources of a batch.
 
         Args:
             model: a `Transformer`.
             encoder_token_ids: int32 tensor `(batch, source)`.
-            shortlist: a `Shortlist`, or None.
+            shortlist: a `kt.data.Shortlist`, or None.
 
         Returns:
             The pair of a bool tensor `(batch, n)`, whether each candidate is one of each source,
@@ -177,13 +176,13 @@ class Search(SearchPolicy):
 
 
 def _candidates_in_graph(
-    shortlist: Shortlist, token_ids: Tensor, size: int, also: Sequence[Tensor]
+    shortlist: Any, token_ids: Tensor, size: int, also: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Return the results of `Search.candidates_of` in a graph of TensorFlow, without padding."""
-    import tensorflow as tf
+    import tensorflow
 
-    ragged: Any = tf.RaggedTensor
-    lists = ragged.from_row_splits(
+    tf: Any = tensorflow
+    lists = tf.RaggedTensor.from_row_splits(
         tf.constant(shortlist.token_ids, "int32"), tf.constant(shortlist.offsets, "int64")
     )
     found = tf.gather(lists, token_ids).merge_dims(1, 2).to_tensor()
