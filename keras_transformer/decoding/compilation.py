@@ -8,7 +8,6 @@ import time
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
@@ -81,27 +80,7 @@ def is_traced(tensor: Tensor) -> bool:
 
 
 def _call(function: Callable, model: Callable, options: dict[str, Any], *tensors: Any) -> Any:
-    with _cast_weights(model()):
-        return function(model(), *tensors, **options)
-
-
-def _cast_weights(model: keras.Model) -> AbstractContextManager:
-    """Return a context in which weights have the dtype that their layers compute in.
-
-    Layers of `mixed_bfloat16` cast their float32 weights at each use: here once, before the loop.
-    """
-    cast = [
-        (variable, keras.ops.cast(variable.value, layer.compute_dtype))
-        for layer in model._flatten_layers()
-        for variable in (*layer._trainable_variables, *layer._non_trainable_variables)
-        if variable.dtype == "float32" != layer.compute_dtype and variable._autocast
-    ]
-    if not cast:
-        return contextlib.nullcontext()
-    scope = keras.StatelessScope([(variable, variable.value) for variable in model.variables])
-    for update in cast:
-        scope.add_update(update)
-    return scope
+    return function(model(), *tensors, **options)
 
 
 def _specification(tensors: Any, is_exact: bool) -> Any:
