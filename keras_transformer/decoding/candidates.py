@@ -207,8 +207,8 @@ def choose(
         constraints: list of `Constraint`.
         states: the states of the constraints.
         progress: `Progress`.
-        candidate_ids: sorted int32 tensor `(n,)`: the ids of a shortlist's candidates, which all
-            constraints allow; None for all tokens.
+        candidate_ids: sorted int32 tensor `(n,)`: the ids of a shortlist's candidates, padded with
+            0 at the beginning; None for all tokens.
         count: the number of tokens needed per hypothesis. Defaults to all.
 
     Returns:

@@ -97,3 +97,7 @@ def test_a_vocabulary_with_symbols_splits_other_text_as_before():
     assert [x for x in ids if x >= size] == [size, size + 9]
     again = reserved.with_symbols()
     assert again.tokenizer.fingerprint() == reserved.tokenizer.fingerprint()
+
+
+def test_texts_without_words_have_no_translations_of_words():
+    assert translations_of_words([]) == translations_of_words([("", "")]) == {}
