@@ -626,39 +626,30 @@ def english_plan(options):
             arguments += f" {_AGAIN} --init {runs_arg}/{init}/model"
         return build.training("parsing", name, arguments)
 
-    # Every tree of CRAFT once per epoch: 18,951 for the treebank's 12,522.
-    craft = None if options.craft_trees is None else (options.craft_trees, 1.513)
     stages = [
         # It begins with random weights: a parser of CRAFT lacks 14 of the symbols.
         training(
             "english",
-            "--scale 2 --vocabulary-size 6000 --dropout 0.2 --steps 13000 --warmup-steps 800 "
-            "--peak-learning-rate 0.002 --cooldown-steps 10500 --interval 2000 "
+            "--scale 2 --vocabulary-size 6000 --dropout 0.2 --steps 9000 --warmup-steps 800 "
+            "--peak-learning-rate 0.002 --cooldown-steps 5000 --interval 2000 "
             "--val-sentences 100",
-            craft,
-        ),
-        training(
-            "english_again",
-            "--dropout 0.1 --steps 9000 --warmup-steps 500 --peak-learning-rate 0.0015 "
-            "--cooldown-steps 8000 --interval 1000",
-            craft,
-            "english",
-        ),
+            None if options.craft_trees is None else (options.craft_trees, 0.5),
+        )
     ]
-    last = "english_again"
+    last = "english"
     if options.supar_python is not None and options.sentences is not None:
         supar = f"{quoted(options.supar_python)} benchmarks/supar_peer.py"
         needs_supar = {"needs": options.supar_python, "source": _SUPAR}
         stages += [
             build.written("sentences.jsonl", lambda: english_words(options.sentences)),
-            build.written("train.pid", lambda: bracketed(build, "ewt", "train", 120)),
+            build.written("train.pid", lambda: bracketed(build, "ewt", "train")),
             build.written("val.pid", lambda: bracketed(build, "ewt", "val")),
-            build.written("tagged.jsonl", lambda: tagged(build, "english_again")),
+            build.written("tagged.jsonl", lambda: tagged(build, "english", 100_000)),
             Stage(
                 "supar.model",
                 runs / "supar.model",
-                f"{supar} train {runs_arg}/train.pid {runs_arg}/val.pid {runs_arg}/supar.model 20 "
-                """'{"batch_size": 3000, "decay_steps": 300}'""",
+                f"{supar} train {runs_arg}/train.pid {runs_arg}/val.pid {runs_arg}/supar.model 10 "
+                """'{"batch_size": 1500, "decay_steps": 500}'""",
                 **needs_supar,
             ),
             build.printed(
@@ -669,10 +660,10 @@ def english_plan(options):
             ),
             training(
                 "english_silver",
-                "--dropout 0.1 --steps 7000 --warmup-steps 500 --peak-learning-rate 0.0015 "
-                "--cooldown-steps 6300 --interval 1000",
-                (runs / "supar.mrg", 4),
-                "english_again",
+                "--dropout 0.1 --steps 10000 --warmup-steps 500 --peak-learning-rate 0.0015 "
+                "--cooldown-steps 8500 --interval 2000",
+                (runs / "supar.mrg", 3),
+                last,
             ),
         ]
         last = "english_silver"
@@ -688,14 +679,16 @@ def english_plan(options):
     return [*stages, Stage("preset", runs / "english_parser", lambda: english_preset(build))]
 
 
-def english_words(path, max_words=40):
+def english_words(path, min_words=5, max_words=40):
     """Return the words of sentences as lines of JSON, without the treebank's own sentences."""
     from keras_transformer.data.text_files import read_lines
     from keras_transformer.parsing.words import tokenize_words
 
     rows = (line.rstrip("\n").split("\t") for line in read_lines(path, "sentences"))
     found = (tokenize_words(text, "ewt") for source, text in rows if source != "ewt")
-    return "".join(json.dumps(words) + "\n" for words in found if 0 < len(words) <= max_words)
+    return "".join(
+        json.dumps(words) + "\n" for words in found if min_words <= len(words) <= max_words
+    )
 
 
 def english_preset(build):

@@ -151,17 +151,19 @@ def english_options(tmp_path):
 
 def test_corpora_add_stages_to_the_plan_of_the_english_parser(driver, english_options, tmp_path):
     stages = [stage.name for stage in driver.english_plan(driver.Options(**english_options))]
-    assert stages == ["english", "english_again", "english_gold", "preset"]
+    assert stages == ["english", "english_gold", "preset"]
     more = {"craft_trees": tmp_path / "data" / "craft.mrg", "sentences": tmp_path / "english.tsv"}
     options = driver.Options(**english_options, **more, supar_python=Path("python"))
-    more["sentences"].write_text("ewt\tSkipped\ntatoeba\tI can't :-)\n", "utf-8")
+    more["sentences"].write_text(
+        "ewt\tThis one is left out .\ntatoeba\tToo short.\ntatoeba\tI can't sing :-)\n", "utf-8"
+    )
     stages = {stage.name: stage for stage in driver.english_plan(options)}
     assert str(more["craft_trees"]) in stages["english"].command
     assert {"supar.model", "supar.mrg", "english_silver"} <= stages.keys()
     stages["sentences.jsonl"].output.parent.mkdir()
     stages["sentences.jsonl"].command()
     lines = stages["sentences.jsonl"].output.read_text("utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == [["I", "ca", "n't", ":--RRB-"]]
+    assert [json.loads(line) for line in lines] == [["I", "ca", "n't", "sing", ":--RRB-"]]
 
 
 @pytest.mark.slow
