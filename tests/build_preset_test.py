@@ -164,6 +164,10 @@ def test_corpora_add_stages_to_the_plan_of_the_english_parser(driver, english_op
     stages["sentences.jsonl"].command()
     lines = stages["sentences.jsonl"].output.read_text("utf-8").splitlines()
     assert [json.loads(line) for line in lines] == [["I", "ca", "n't", "sing", ":--RRB-"]]
+    stages["tagged.jsonl"].command()
+    (line,) = stages["tagged.jsonl"].output.read_text("utf-8").splitlines()
+    words, tags = zip(*json.loads(line))
+    assert words == ("I", "ca", "n't", "sing", ":--RRB-") and tags[-1] == "NFP"
 
 
 @pytest.mark.slow

@@ -25,8 +25,7 @@ from keras_transformer.parsing.treebanks import load_treebank
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = sorted(path.parent for path in (ROOT / "saved_models").glob("*/config.json"))
-PARSER = ROOT / "saved_models" / "craft_parser"
-PRESETS = [folder for folder in FOLDERS if folder != PARSER]
+PRESETS = [folder for folder in FOLDERS if "parser" not in folder.name]
 # The one that is translated on every backend: the others are the same program with other weights.
 ON_ALL_BACKENDS = ROOT / "saved_models" / "multi30k_tok_en_de"
 DATA = os.environ.get("KERAS_TRANSFORMER_DATA")
@@ -117,14 +116,15 @@ def test_the_saved_model_equals_python(preset, tmp_path):
     np.testing.assert_allclose(served["score"], expected["scores"], atol=1e-4)
 
 
-def test_the_parser_score_equals_the_model_card():
-    gold = list(itertools.islice(load_treebank("craft", "test", DATA), 100))
-    parser = kt.ConstituencyParser.from_preset(PARSER, beam_size=4)
+@pytest.mark.parametrize("folder", sorted(set(FOLDERS) - set(PRESETS)), ids=lambda x: x.name)
+def test_a_parser_s_score_equals_the_model_card(folder):
+    parser = kt.ConstituencyParser.from_preset(folder, beam_size=4)
+    gold = list(itertools.islice(load_treebank(parser.metadata["dataset"], "test", DATA), 100))
     trees = parser([tree.leaves() for tree in gold])
     assert [tree.leaves() for tree in trees] == [tree.leaves() for tree in gold]
     brackets = ([to_bracketed(tree) for tree in y] for y in (gold, trees))
     scores = evaluate_trees(*brackets, Parameters.named("COLLINS"))
-    f1 = re.search(r"first 100 of them, beam 4: F1 ([\d.]+)", (PARSER / "README.md").read_text())[1]
+    f1 = re.search(r"first 100 of them, beam 4: F1 ([\d.]+)", (folder / "README.md").read_text())[1]
     assert scores.f1 == pytest.approx(float(f1), abs=0.2)
 
 

@@ -26,7 +26,10 @@ def test_a_name_is_found_in_saved_models_unless_there_is_such_a_folder(tmp_path,
     (tmp_path / "multi30k_en_de").mkdir()  # a folder comes first
     assert locate("multi30k_en_de") == Path("multi30k_en_de")
     message = message_of("multi30k_en_ed")
-    assert "multi30k_en_ed" in message and "craft_parser, en_pt, multi30k_de_en" in message
+    assert (
+        "multi30k_en_ed" in message
+        and "craft_parser, en_pt, english_parser, multi30k_de_en" in message
+    )
     assert "Available names" not in message_of(tmp_path / "none")
     for name in ("../saved_models", "..", ""):
         if not Path(name).is_dir():
