@@ -6,6 +6,7 @@ of its layers are quantized.
 
 import contextlib
 import gc
+import logging
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,8 @@ import keras
 
 from keras_transformer.annotations import DType
 from keras_transformer.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 _MODE = "int8"
 
@@ -95,6 +98,17 @@ def validate_quantizable(model: Any, mode: str | None, config: Any) -> None:
     if any(layer.lora_enabled for layer in model.quantizable_layers()):
         raise UserError(
             "Cannot quantize a model with LoRA. Save it, load it, and quantize the loaded model."
+        )
+
+
+def note_slow_products() -> None:
+    """Log a notice if integer products are slower than float32's on this backend."""
+    if (backend := keras.backend.backend()) != "jax":
+        logger.info(
+            "An int8 model is smaller, but on a CPU it is not faster with %s, whose integer "
+            'products are slower than those of float32. Use JAX, or format="ctranslate2" of '
+            "`export`.",
+            backend,
         )
 
 

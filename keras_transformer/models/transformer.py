@@ -18,6 +18,7 @@ from keras_transformer.models.low_rank import enable_lora, load_lora_weights, sa
 from keras_transformer.models.quantization import (
     as_policy_map,
     get_dtype_policy,
+    note_slow_products,
     quantize_by_policy,
     quiet_quantization,
     validate_quantizable,
@@ -398,8 +399,9 @@ class Transformer(FusedTrainingStep):
 
         Each row of an embedding, and each column of a matrix, is rounded to 8 bits with its own
         scale. Inputs of products are rounded to 8 bits in the same way, and the products are
-        integer products. A quantized model translates, and is saved and loaded like any other. It
-        cannot be trained: its weights are frozen. Quantization cannot be undone.
+        integer products. On a CPU, such a model is faster than in float32 on JAX, and slower on
+        TensorFlow and PyTorch. A quantized model translates, and is saved and loaded like any
+        other. It cannot be trained: its weights are frozen. Quantization cannot be undone.
 
         ```python
         translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
@@ -421,6 +423,7 @@ class Transformer(FusedTrainingStep):
         validate_quantizable(self, mode, config)
         with quiet_quantization():
             super().quantize(mode, filters=filters, **kwargs)
+        note_slow_products()
         self.trainable = False
 
     def enable_lora(

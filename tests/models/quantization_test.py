@@ -51,6 +51,12 @@ def test_quantizing_collects_no_garbage_of_the_rest_of_the_process(monkeypatch):
     assert gc.get_freeze_count() == 0
 
 
+def test_a_notice_says_where_integer_products_are_slow(caplog):
+    with caplog.at_level("INFO", "keras_transformer"):
+        quantized_model()
+    assert ("not faster with" in caplog.text) == (keras.backend.backend() != "jax")
+
+
 @pytest.mark.slow
 def test_embeddings_are_rounded_row_by_row():
     model = new_model(num_layers=1)
