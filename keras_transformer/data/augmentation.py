@@ -136,4 +136,4 @@ def _in_form(text: ParallelText, form: str, seed: int) -> ParallelText:
         for number, pair in enumerate(text):
             yield in_form(form, pair, languages, random.Random(f"{seed} {number}"))
 
-    return ParallelText(text.name, text.split, *languages, pairs, text.bleu_tokenize)
+    return text.derived(pairs, "form", form, seed)

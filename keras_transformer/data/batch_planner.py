@@ -1,11 +1,13 @@
 """Plans of epochs: the batch shapes, and the sentence pairs of each batch."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.data.text_cache import cache_key, cached
 from keras_transformer.validation import check_optional, not_negative, positive_integer
 
 # The moves of a shape to try when searching for a better one.
@@ -58,10 +60,7 @@ def plan_shapes(
         Int array `(shapes, 2)` of (source, target) lengths, by increasing sum. The last shape fits
         every pair, unless the others fit all of them.
     """
-    # A corpus has millions of pairs, but few distinct pairs of lengths.
-    lengths, counts = np.unique(
-        np.stack([source_lengths, target_lengths], axis=-1), axis=0, return_counts=True
-    )
+    lengths, _, counts = _distinct(source_lengths, target_lengths)
     shapes = lengths.max(axis=0, keepdims=True)
     while len(shapes) < min(num_shapes, len(lengths)):
         candidates = [
@@ -73,13 +72,23 @@ def plan_shapes(
     return shapes[used[np.argsort(shapes[used].sum(axis=1), kind="stable")]]
 
 
+def _distinct(sources: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the distinct pairs of lengths, the index of each pair among them, and their counts.
+
+    A corpus has millions of pairs, but few distinct pairs of lengths. To sort numbers that stand
+    for pairs is six times as fast as `np.unique` with an axis.
+    """
+    numbers = (sources.astype("int64") << 32) + targets
+    distinct, inverse, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    return np.stack(np.divmod(distinct, 1 << 32), axis=-1), inverse, counts
+
+
 def assign_shapes(
     source_lengths: np.ndarray, target_lengths: np.ndarray, shapes: np.ndarray
 ) -> np.ndarray:
     """Return the index of the smallest shape that fits each pair: int array `(pairs,)`."""
-    lengths = np.stack([source_lengths, target_lengths], axis=-1)
-    distinct, inverse = np.unique(lengths, axis=0, return_inverse=True)
-    return _costs(distinct, shapes).argmin(axis=1)[inverse.reshape(-1)]
+    distinct, inverse, _ = _distinct(source_lengths, target_lengths)
+    return _costs(distinct, shapes).argmin(axis=1)[inverse]
 
 
 def merge_shapes(shapes: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -194,7 +203,8 @@ class EpochPlans:
     ):
         lengths = source_lengths, target_lengths
         self.seed = seed
-        self.shapes = plan_shapes(*lengths, num_shapes)
+        key = cache_key("shapes", num_shapes, hashlib.sha256(np.stack(lengths).data).hexdigest())
+        self.shapes = np.array(cached(key, lambda: plan_shapes(*lengths, num_shapes).tolist()))
         num_pairs = len(source_lengths)
         self._pools = _pools(
             assign_shapes(*lengths, self.shapes),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import chain
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +19,7 @@ from keras_transformer.data.languages import read_table
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_corpus import DisjointPairs, component_numbers, open_text
 from keras_transformer.data.text_files import (
+    FilePairs,
     Pair,
     Pairs,
     aligned_lines,
@@ -56,6 +56,7 @@ def load_parallel_text(
     target: str = "de",
     data_dir: str | PathLike | None = None,
     hold_out: bool = True,
+    validate: bool = True,
 ) -> ParallelText:
     """Load one split of a corpus by name.
 
@@ -96,6 +97,7 @@ def load_parallel_text(
         data_dir: folder of the corpora.
         hold_out: whether splits of `text` or `catalogs` without files are held out of `"train"`.
             Otherwise `"train"` has all pairs, and such splits are an error.
+        validate: as for `ParallelText`.
 
     Returns:
         A `ParallelText`.
@@ -113,10 +115,7 @@ def load_parallel_text(
         )
     folder = None if data_dir is None else Path(data_dir)
     pairs = corpus.open(_Request(split, source, target, folder, hold_out))
-    text = ParallelText(dataset, split, source, target, pairs, corpus.bleu_tokenize)
-    if isinstance(pairs, DisjointPairs):
-        text.held_out = frozenset(chain.from_iterable(pairs.held_out))
-    return text
+    return ParallelText(dataset, split, source, target, pairs, corpus.bleu_tokenize, validate)
 
 
 def bleu_tokenize(dataset: str) -> str | None:
@@ -152,7 +151,7 @@ def _open_multi30k(form: str, wanted: _Request) -> Pairs:
     paths = find_files(wanted.data_dir, "multi30k", names) or [
         fetch_multi30k(name) for name in names
     ]
-    return partial(aligned_lines, *paths)
+    return FilePairs(aligned_lines, *paths)
 
 
 def _open_tatoeba(wanted: _Request) -> Pairs:
@@ -175,7 +174,7 @@ def _open_tatoeba(wanted: _Request) -> Pairs:
 
     held_out = list(pairs(DEV))
     if wanted.split == "train":
-        return DisjointPairs(partial(pairs, TRAIN), held_out)
+        return DisjointPairs(partial(pairs, TRAIN), lambda: held_out)
     numbers = component_numbers(held_out)
     # Take every second component, so that both splits are alike even if the file is sorted.
     is_test = wanted.split == "test"
@@ -187,7 +186,7 @@ def _open_wmt14(wanted: _Request) -> Pairs:
     stems = {"val": ["val", "newstest2013"], "test": ["test", "newstest2014"]}
     for stem in stems.get(wanted.split, [wanted.split]):
         if paths := find_files(wanted.data_dir, "wmt14", wanted.files(stem)):
-            return partial(aligned_lines, *paths)
+            return FilePairs(aligned_lines, *paths)
     if wanted.split == "train":
         raise missing_files(
             wanted.data_dir,
@@ -196,7 +195,7 @@ def _open_wmt14(wanted: _Request) -> Pairs:
             "Expected the training text, one sentence per line. Its parts are at "
             "https://www.statmt.org/wmt14/translation-task.html.",
         )
-    return partial(aligned_lines, *fetch_newstest(wanted.split, wanted.source, wanted.target))
+    return FilePairs(aligned_lines, *fetch_newstest(wanted.split, wanted.source, wanted.target))
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import compress
 
 from keras_transformer.data.languages import SCRIPTS, is_in_scripts, looks_swapped
 from keras_transformer.data.mixtures import Mixture, TaggedText
@@ -12,7 +13,6 @@ from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
 from keras_transformer.language_codes import language_code
-from keras_transformer.progress import bar
 from keras_transformer.validation import check_optional, positive_integer, real_number
 
 logger = logging.getLogger(__name__)
@@ -72,26 +72,60 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
         UserError: if an option is out of its range, a language has no known script, or no pair
             remains.
     """
-    return _filter(text, options, {})
+    parts: list[ParallelText] = []
+    filtered = filtered_text(text, options, parts)
+    left_out = num_left_out(parts)
+    return (filtered if left_out else text), left_out
 
 
-# The digests of the pairs of two languages, 8 bytes each, so that millions of pairs need not be
-# held in memory.
-_Digests = set[bytes]
+def filtered_text(
+    text: ParallelText, options: FilterOptions, parts: list[ParallelText]
+) -> ParallelText:
+    """Return the text of the pairs that `filter_pairs` keeps. Nothing is read yet.
 
+    Its first complete pass chooses the pairs and raises the errors. Later passes repeat the choice,
+    for which a byte per pair is kept in memory.
 
-def _filter(
-    text: ParallelText, options: FilterOptions, seen: dict[tuple[str, str], _Digests]
-) -> tuple[ParallelText, dict[str, int]]:
-    """Filter a text like `filter_pairs`, after the pairs in `seen`, and add its pairs to them."""
+    Args:
+        text: the text.
+        options: `FilterOptions`.
+        parts: list of the filtered parts before this text, to which its own are added.
+    """
     if isinstance(text, TaggedText):
-        filtered, left_out = _filter(text.untagged, options, seen)
-        return text.of(filtered), left_out
+        return text.of(filtered_text(text.untagged, options, parts))
     if isinstance(text, Mixture):
-        results = [_filter(part, options, seen) for part in text.texts]
-        total = sum((Counter(left_out) for _, left_out in results), Counter())
-        return Mixture([filtered for filtered, _ in results], text.ratios), dict(total)
+        return Mixture([filtered_text(part, options, parts) for part in text.texts], text.ratios)
     _validate_text(text, options)
+    others = [x for x in parts if options.drop_duplicates and _languages(x) == _languages(text)]
+    is_kept = bytearray()
+
+    def pairs() -> Iterator[Pair]:
+        if is_kept:
+            yield from compress(text, is_kept)
+            return
+        digests = {_digest(pair) for other in others for pair in other}
+        reason_for, counts, kept = _reasons(text, options, digests), Counter(), bytearray()
+        for pair in text:
+            reason = reason_for(pair)
+            counts[reason] += 1
+            kept.append(reason is None)
+            if reason is None:
+                yield pair
+        filtered.left_out = _report(text, counts)
+        is_kept[:] = kept
+
+    filtered = text.derived(pairs, "filter", asdict(options), *(x.key for x in others))
+    parts.append(filtered)
+    return filtered
+
+
+def num_left_out(parts: Iterable[ParallelText]) -> dict[str, int]:
+    """Return the number of removed pairs per reason, in all parts of a text."""
+    return dict(sum((Counter(part.facts()["left_out"]) for part in parts), Counter()))
+
+
+def _report(text: ParallelText, counts: Counter[str | None]) -> dict[str, int]:
+    """Log the number of pairs of a text per reason, and return it."""
     if looks_swapped(text, *_languages(text)):
         logger.warning(
             "%r looks swapped: its sources look like %s, and its targets like %s.",
@@ -99,33 +133,21 @@ def _filter(
             text.target_language,
             text.source_language,
         )
-    before = seen.get(_languages(text), set())
-    now = seen[_languages(text)] = set(before)
-    reasons = map(_reasons(text, options, now), bar("filtering", "pairs", len(text), text))
-    counts = Counter(reasons)
-    num_kept = counts.pop(None, 0)
     left_out = {reason: counts[reason] for reason in _REASONS if counts[reason]}
-    if not left_out:
-        return text, left_out
     told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-    if not num_kept:
+    if not counts[None]:
         raise UserError(
             f"The filters remove all pairs of {text!r}: {told}. Expected other options."
         )
-    logger.info(
-        "%s of %s pairs of %s are removed: %s.",
-        f"{len(text) - num_kept:,}",
-        f"{len(text):,}",
-        f"{text.name} {'-'.join(_languages(text))}",
-        told,
-    )
-
-    def kept() -> Iterator[Pair]:
-        reason_for = _reasons(text, options, set(before))
-        return (pair for pair in text if reason_for(pair) is None)
-
-    filtered = ParallelText(text.name, text.split, *_languages(text), kept, text.bleu_tokenize)
-    return filtered, left_out
+    if left_out:
+        logger.info(
+            "%s of %s pairs of %s are removed: %s.",
+            f"{sum(left_out.values()):,}",
+            f"{len(text):,}",
+            f"{text.name} {'-'.join(_languages(text))}",
+            told,
+        )
+    return left_out
 
 
 # In the order of the checks.
@@ -133,7 +155,7 @@ _REASONS = ("blank", "too long", "ratio", "identical", "duplicate", "script")
 
 
 def _reasons(
-    text: ParallelText, options: FilterOptions, seen: _Digests
+    text: ParallelText, options: FilterOptions, seen: set[bytes]
 ) -> Callable[[Pair], str | None]:
     """Return a function that gives the reason to remove a pair, or None.
 
@@ -143,10 +165,8 @@ def _reasons(
     scripts = [SCRIPTS.get(language_code(name), ()) for name in _languages(text)]
 
     def is_duplicate(pair: Pair) -> bool:
-        key = hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
-        known = key in seen
-        seen.add(key)
-        return known
+        size, _ = len(seen), seen.add(_digest(pair))
+        return len(seen) == size
 
     def reason_for(pair: Pair) -> str | None:
         if not all(side.strip() for side in pair):
@@ -164,6 +184,11 @@ def _reasons(
         return None
 
     return reason_for
+
+
+def _digest(pair: Pair) -> bytes:
+    # 8 bytes, so that millions of pairs need not be held in memory.
+    return hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
 
 
 def _ratio(pair: Pair) -> float:

@@ -3,12 +3,13 @@
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.parallel_text import ParallelText
+from keras_transformer.data.text_cache import cache_key
 from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
 
@@ -48,7 +49,9 @@ class TaggedText(ParallelText):
             text.target_language,
             lambda: ((f"{before} {source}", target) for source, target in text),
             text.bleu_tokenize,
+            validate=False,
         )
+        self.key = cache_key("tags", tags, text.key)
         self.untagged = text
         self.prefix = (*tags, *text.prefix)
         self.tags = _union(tags, text.tags)
@@ -82,7 +85,6 @@ class Mixture(ParallelText):
     Attributes:
         texts: the texts.
         ratios: their ratios, or None.
-        counts: the number of pairs from each text.
 
     Raises:
         UserError: if there is no text, or there is not one positive ratio per text.
@@ -93,14 +95,21 @@ class Mixture(ParallelText):
         self.ratios = None if ratios is None else list(ratios)
         if not self.texts:
             raise UserError("`texts` must contain at least one text. Received: texts=[]")
-        self.counts = epoch_counts([len(text) for text in self.texts], self.ratios)
+        epoch_counts([1] * len(self.texts), self.ratios)  # raises an error for wrong ratios
         first = self.texts[0]
         names = ("source_language", "target_language")
         sides = ({getattr(text, name) for text in self.texts} for name in names)
         source, target = (side.pop() if len(side) == 1 else _SEVERAL for side in sides)
         name = "+".join(dict.fromkeys(text.name for text in self.texts))
-        super().__init__(name, first.split, source, target, self._pairs_of_all, first.bleu_tokenize)
+        form = first.bleu_tokenize
+        super().__init__(name, first.split, source, target, self._pairs_of_all, form, False)
+        self.key = cache_key("mixture", repr(self.ratios), *(text.key for text in self.texts))
         self.tags = _union(*(text.tags for text in self.texts))
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """The number of pairs from each text."""
+        return epoch_counts([len(text) for text in self.texts], self.ratios)
 
     @property
     def is_tagged(self) -> bool:
@@ -182,7 +191,7 @@ class _Part:
 
     def load(self, split: str, hold_out: bool = True) -> ParallelText:
         where = self.dataset, split, self.source, self.target, self.data_dir
-        return load_parallel_text(*where, hold_out)
+        return load_parallel_text(*where, hold_out, validate=False)
 
     def tagged(self, text: ParallelText, tag_target: bool) -> ParallelText:
         tags = [f"<2{self.target}>"] if tag_target else []
@@ -211,36 +220,38 @@ def load_mixture(
 
     Returns:
         A `ParallelText`: a `Mixture` of several corpora, or a `TaggedText` if one corpus has tags.
+        Its first complete pass counts the pairs, and reports a damaged file.
 
     Raises:
-        UserError: if an option or an argument is not valid, or a file is missing or damaged.
+        UserError: if an option or an argument is not valid, or a file is missing.
     """
     first = _Part(dataset=dataset, source=source, target=target, data_dir=data_dir)
     others = [_parse(spec, first) for spec in options.also if split == "train"]
     texts = [first.load(split)]
-    held_out = texts[0].held_out
-    texts += [_without(part.load(split, hold_out=False), held_out) for part in others]
+    texts += [_without_held_out(part.load(split, hold_out=False), texts[0]) for part in others]
     texts = [part.tagged(text, options.tag_target) for part, text in zip((first, *others), texts)]
     if not others:
         return texts[0]
     ratios = [part.ratio for part in others]
-    mixture = Mixture(texts, None if set(ratios) == {None} else [1.0, *ratios])
-    for text, count in zip(texts, mixture.counts):
-        logger.info("%s pairs in the mixture are of %r", f"{count:,}", text)
-    return mixture
+    return Mixture(texts, None if set(ratios) == {None} else [1.0, *ratios])
 
 
-def _without(text: ParallelText, sentences: AbstractSet[str]) -> ParallelText:
-    """Return a text without the pairs that contain one of the sentences."""
-    languages = text.source_language, text.target_language
+def _without_held_out(text: ParallelText, other: ParallelText) -> ParallelText:
+    """Return a text without the pairs that contain a held-out sentence of another text."""
+    # Once, although there are several passes.
+    log = cache(partial(logger.info, "%s pairs of %r are skipped: they contain held-out sentences"))
 
     def pairs() -> Iterator[Pair]:
-        return (pair for pair in text if sentences.isdisjoint(pair))
+        sentences, num_skipped = other.held_out, 0
+        for pair in text:
+            if sentences.isdisjoint(pair):
+                yield pair
+            else:
+                num_skipped += 1
+        if num_skipped:
+            log(f"{num_skipped:,}", text)
 
-    if not (count := len(text) - sum(1 for _ in pairs())):
-        return text
-    logger.info("%s pairs of %r are skipped: they contain held-out sentences", f"{count:,}", text)
-    return ParallelText(text.name, text.split, *languages, pairs, text.bleu_tokenize)
+    return text.derived(pairs, "without held-out", other.key)
 
 
 def _parse(spec: str, first: _Part) -> _Part:

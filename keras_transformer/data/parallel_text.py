@@ -3,13 +3,17 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from copy import copy
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from keras_transformer.data.languages import LANGUAGES
+from keras_transformer.data.text_cache import RESULTS, cache_key
 from keras_transformer.data.text_files import (
+    FilePairs,
     Pair,
     Pairs,
     aligned_lines,
@@ -18,6 +22,7 @@ from keras_transformer.data.text_files import (
     uncompressed_name,
 )
 from keras_transformer.errors import UserError
+from keras_transformer.progress import bar
 
 # A region, a script or both may follow, as in `pt_BR` and `zh-Hans`; NLLB uses `eng_Latn`.
 _REGION = re.compile(r"(?:[-_](?:[A-Z]{2}|[A-Z][a-z]{3}|\d{3}))+")
@@ -43,12 +48,15 @@ class ParallelText:
             alone or under `"translation"`.
         bleu_tokenize: sacreBLEU's `tokenize` option for the text: `"none"` for tokenized text, None
             for the default of the language.
+        validate: whether the constructor makes that pass. Otherwise the first complete pass
+            reports bad input and counts the pairs, which saves a pass over a large corpus.
 
     Attributes:
         prefix: the tags before each source, if the text is a `TaggedText`.
         tags: all tags before any source, which must be tokens of the vocabulary.
-        held_out: set of the sentences of both sides that were held out of the text for other
-            splits.
+        key: a digest of all that determines the pairs, such as the state of files. The pairs of a
+            function are always new.
+        left_out: the number of pairs that filters removed per reason, after a complete pass.
 
     Raises:
         UserError: if there are no rows, a row is not a pair of strings, a pass cannot be repeated,
@@ -64,7 +72,6 @@ class ParallelText:
 
     prefix: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    held_out: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -74,6 +81,7 @@ class ParallelText:
         target_language: str,
         pairs: Pairs | Iterable[Any],
         bleu_tokenize: str | None = None,
+        validate: bool = True,
     ):
         self.name = name
         self.split = split
@@ -81,14 +89,18 @@ class ParallelText:
         self.target_language = target_language
         self.bleu_tokenize = bleu_tokenize
         self._pairs = _passes(pairs)
-        self._length, self._fingerprint = _count_and_digest(self)
-        if self._length == 0:
-            raise UserError(f"The split {split!r} of {name} is empty. Expected sentence pairs.")
-        if next(iter(self), None) is None:
+        self.key: str = getattr(pairs, "key", "") or uuid4().hex
+        self.left_out: dict[str, int] = {}
+        if validate and len(self) and next(iter(self), None) is None:
             raise UserError(
                 f"`pairs` of {name} must start a new pass at each call. Received: a function whose "
                 "second pass is empty. Return a new iterator from it, or pass the rows themselves."
             )
+
+    @property
+    def held_out(self) -> frozenset[str]:
+        """The sentences of both sides that were held out of the text for other splits."""
+        return frozenset(chain.from_iterable(getattr(self._pairs, "draw", tuple)()))
 
     @property
     def is_tagged(self) -> bool:
@@ -136,7 +148,7 @@ class ParallelText:
                 "`source_language` and `target_language`."
             )
         split = split or _stem(paths[0])
-        return cls(name, split, *languages, partial(aligned_lines, *paths))
+        return cls(name, split, *languages, FilePairs(aligned_lines, *paths))
 
     @classmethod
     def from_tsv(
@@ -165,7 +177,7 @@ class ParallelText:
         Raises:
             UserError: if the file is missing, empty or not UTF-8, or a line lacks a column.
         """
-        pairs = partial(tab_separated_pairs, Path(path), columns)
+        pairs = FilePairs(tab_separated_pairs, Path(path), columns)
         return cls(name, split or _stem(path), source_language, target_language, pairs)
 
     @classmethod
@@ -193,16 +205,47 @@ class ParallelText:
             UserError: if the file is missing, is not a complete TMX file, or contains no pair.
         """
         languages = source_language, target_language
-        pairs = partial(translation_units, Path(path), *languages)
+        pairs = FilePairs(translation_units, Path(path), *languages)
         return cls(name, split or _stem(path), *languages, pairs)
 
     def __iter__(self) -> Iterator[Pair]:
         languages = self.source_language, self.target_language
-        for number, row in enumerate(self._pairs(), start=1):
-            yield _pair(row, languages, f"Row {number} of {self.name}")
+        is_known, count, digest = self.key in RESULTS, 0, hashlib.sha256()
+        for count, row in enumerate(self._pairs(), start=1):
+            where = f"Row {count} of {self.name}"
+            pair = _pair(row, languages, where)
+            if not is_known:
+                digest.update(_encoded(pair, where))
+            yield pair
+        if not is_known:
+            if not count:
+                raise UserError(
+                    f"The split {self.split!r} of {self.name} is empty. Expected sentence pairs."
+                )
+            found = {"pairs": count, "sha256": digest.hexdigest(), "left_out": self.left_out}
+            RESULTS[self.key] = found
+
+    def facts(self) -> dict[str, Any]:
+        """Return the number of pairs, their digest, and `left_out`, by a pass if need be."""
+        if self.key not in RESULTS:
+            for _ in bar("reading", "pairs", None, self):
+                pass
+        return RESULTS[self.key]
+
+    def derived(self, pairs: Pairs, *how: Any) -> "ParallelText":
+        """Return a text that is made from this one. Nothing is read yet.
+
+        Args:
+            pairs: function that starts a pass over its pairs.
+            *how: JSON values that determine the pairs, given this text: a name and options.
+        """
+        text = copy(self)
+        text._pairs, text.left_out = pairs, {}
+        text.key = cache_key(*how, self.source_language, self.target_language, self.key)
+        return text
 
     def __len__(self) -> int:
-        return self._length
+        return self.facts()["pairs"]
 
     def __repr__(self) -> str:
         direction = f"{self.source_language}-{self.target_language}"
@@ -210,7 +253,7 @@ class ParallelText:
 
     def fingerprint(self) -> str:
         """Return the SHA-256 (hex) of all sentences in order, which identifies the pairs."""
-        return self._fingerprint
+        return self.facts()["sha256"]
 
 
 def as_parallel_text(pairs: Any, split: str) -> ParallelText:
@@ -291,15 +334,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def _count_and_digest(text: ParallelText) -> tuple[int, str]:
-    count, digest = 0, hashlib.sha256()
-    for source, target in text:
-        count += 1
-        try:
-            digest.update(f"{source}\n{target}\n".encode())
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"Row {count} of {text.name} must be valid Unicode ({error.reason}). Received: "
-                f"{_shown((source, target))}"
-            ) from None
-    return count, digest.hexdigest()
+def _encoded(pair: Pair, where: str) -> bytes:
+    try:
+        return f"{pair[0]}\n{pair[1]}\n".encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{where} must be valid Unicode ({error.reason}). Received: {_shown(pair)}"
+        ) from None

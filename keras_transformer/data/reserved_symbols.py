@@ -4,6 +4,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import islice
 
 from keras_transformer.data.lexical_translation import most_probable
@@ -43,17 +44,18 @@ def with_symbols(text: ParallelText, share: float = _SHARE, seed: int = 0) -> Pa
         return text.of(with_symbols(text.untagged, share, seed))
     if isinstance(text, Mixture):
         return Mixture([with_symbols(part, share, seed) for part in text.texts], text.ratios)
-    words: dict[str, str] = {}
-    if share:
+
+    @cache
+    def words() -> dict[str, str]:
         with spinner("learning translations of words"):
-            words = translations_of_words(text)
+            return translations_of_words(text)
 
     def pairs() -> Iterator[Pair]:
+        known = words() if share else {}
         for number, pair in enumerate(text):
-            yield _replaced(pair, words, share, random.Random(f"{seed} {number}"))
+            yield _replaced(pair, known, share, random.Random(f"{seed} {number}"))
 
-    languages = text.source_language, text.target_language
-    return ParallelText(text.name, text.split, *languages, pairs, text.bleu_tokenize)
+    return text.derived(pairs, "symbols", share, seed)
 
 
 def _replaced(pair: Pair, words: dict[str, str], share: float, generator: random.Random) -> Pair:

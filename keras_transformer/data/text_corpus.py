@@ -3,18 +3,23 @@
 import hashlib
 import heapq
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from uuid import uuid4
 
+from keras_transformer.data.text_cache import cache_key, cached
 from keras_transformer.data.text_files import (
+    FilePairs,
     Pair,
     Pairs,
     aligned_lines,
     corpus_folders,
     missing_files,
     plain_or_compressed,
-    swap_sides,
+    swapped_columns,
     tab_separated_pairs,
     translation_units,
     uncompressed_name,
@@ -125,16 +130,16 @@ class _Files:
                 yield stem
 
     def _lines(self, source: Path, target: Path) -> Pairs:
-        return partial(aligned_lines, source, target)
+        return FilePairs(aligned_lines, source, target)
 
     def _columns(self, path: Path) -> Pairs:
-        return partial(tab_separated_pairs, path)
+        return FilePairs(tab_separated_pairs, path)
 
     def _swapped_columns(self, path: Path) -> Pairs:
-        return lambda: swap_sides(tab_separated_pairs(path))
+        return FilePairs(swapped_columns, path)
 
     def _units(self, path: Path) -> Pairs:
-        return partial(translation_units, path, *self.languages)
+        return FilePairs(translation_units, path, *self.languages)
 
 
 def _ends(middle: str, *last: str) -> list[str]:
@@ -157,21 +162,23 @@ def with_held_out(pairs: Pairs, split: str, missing: Sequence[str], key: int = 0
         key: the side whose digests decide. Each of its sentences is held out at most once.
 
     Returns:
-        The function that starts a pass over the pairs of the split.
-
-    Raises:
-        UserError: if the text is too small.
+        The function that starts a pass over the pairs of the split. Its first call draws the
+        held-out pairs, and raises a `UserError` if the text is too small.
     """
-    held_out = _draw(pairs, missing, key)
+    drawn = cache_key("held out", getattr(pairs, "key", uuid4().hex), missing, key)
+    held_out = partial(cached, drawn, lambda: _draw(pairs, missing, key))
     if split == "train":
-        return DisjointPairs(pairs, [pair for part in held_out.values() for pair in part])
-    if not held_out[split]:
-        raise UserError(
-            f"Cannot hold the split {split!r} out of the training text. Expected files of this "
-            f"split, or at least {SHARE} training pairs. Received: fewer pairs, and no files"
-        )
-    logger.info("%s: %d pairs held out of the training text", split, len(held_out[split]))
-    return lambda: iter(held_out[split])
+        return DisjointPairs(pairs, lambda: chain(*held_out().values()), f"train {drawn}")
+
+    def of_split() -> Iterator[Pair]:
+        if not held_out()[split]:
+            raise UserError(
+                f"Cannot hold the split {split!r} out of the training text. Expected files of this "
+                f"split, or at least {SHARE} training pairs. Received: fewer pairs, and no files"
+            )
+        return iter(held_out()[split])
+
+    return of_split
 
 
 def _draw(pairs: Pairs, splits: Sequence[str], key: int) -> dict[str, list[Pair]]:
@@ -185,6 +192,8 @@ def _draw(pairs: Pairs, splits: Sequence[str], key: int) -> dict[str, list[Pair]
         # Drop the pair if another split contains its sentence on the other side.
         if sides.setdefault(pair[1 - key], split) == split:
             held_out[split].append(pair)
+    for split, part in held_out.items():
+        logger.info("%s: %d pairs held out of the training text", split, len(part))
     return held_out
 
 
@@ -242,20 +251,22 @@ def component_numbers(pairs: Iterable[Pair]) -> list[int]:
     return [numbers.setdefault(root((0, english)), len(numbers)) for english, _ in pairs]
 
 
+@dataclass
 class DisjointPairs:
     """A function that starts passes over the pairs that share no sentence with held-out pairs.
 
     Args:
         pairs: function that starts a pass over all pairs.
-        held_out: the held-out pairs.
+        draw: function that returns the held-out pairs. It is called when they are needed.
+        key: the key of the pairs, if there is one: see `ParallelText`.
     """
 
-    def __init__(self, pairs: Pairs, held_out: Iterable[Pair]):
-        self.held_out = list(held_out)
-        self._pairs = pairs
-        self._sides = [frozenset(side) for side in zip(*self.held_out)]
+    pairs: Pairs
+    draw: Callable[[], Iterable[Pair]]
+    key: str = ""
 
     def __call__(self) -> Iterator[Pair]:
-        for pair in self._pairs():
-            if not any(sentence in side for sentence, side in zip(pair, self._sides)):
+        sides = [frozenset(side) for side in zip(*self.draw())]
+        for pair in self.pairs():
+            if not any(sentence in side for sentence, side in zip(pair, sides)):
                 yield pair

@@ -16,6 +16,7 @@ from typing import NoReturn
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
+from keras_transformer.data.text_cache import cache_key, file_key
 from keras_transformer.errors import UserError
 
 Pair = tuple[str, str]  # A sentence and its translation.
@@ -36,6 +37,19 @@ _MAGIC_LENGTH = 10
 
 # UTF-16 and UTF-32 write most letters with one of these bytes.
 _CONTROLS = bytes({*range(0x20)} - {*b"\t\n\v\f\r"})
+
+
+class FilePairs(partial[Iterable[Pair]]):
+    """A function of this module that starts a pass over files, with its arguments.
+
+    Attributes:
+        key: a key of the function, its arguments, and its files as they are now.
+    """
+
+    @property
+    def key(self) -> str:
+        arguments = [file_key(x) if isinstance(x, Path) else repr(x) for x in self.args]
+        return cache_key(self.func.__name__, *arguments)
 
 
 def validate_folder(data_dir: Path) -> None:
@@ -149,6 +163,11 @@ def tab_separated_pairs(
                 f"a line with {len(cells)} columns"
             )
         yield cells[first], cells[second]
+
+
+def swapped_columns(path: Path) -> Iterable[Pair]:
+    """Return two columns of each line, with the second first."""
+    return swap_sides(tab_separated_pairs(path))
 
 
 def swap_sides(pairs: Iterable[Pair]) -> Iterator[Pair]:

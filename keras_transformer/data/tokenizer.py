@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import Literal, get_args
@@ -75,7 +76,7 @@ def make_tokenizer(
     path: str | PathLike,
     keep: bool = False,
     user_defined_symbols: Iterable[str] = (),
-    targets: Iterable[str] = (),
+    targets: "Iterable[str] | NormalizationChanges" = (),
 ) -> "Tokenizer":
     """Train the tokenizer of a training and write it to a file, or read the existing file.
 
@@ -86,7 +87,8 @@ def make_tokenizer(
         keep: whether to read an existing file, as when a training resumes.
         user_defined_symbols: strings that are always one token.
         targets: iterable of the sentences that the model learns to produce. They determine the
-            normalization if the options do not.
+            normalization if the options do not. Or `NormalizationChanges` to which `sentences` adds
+            them, so that one pass over a text suffices.
 
     Returns:
         A `Tokenizer`.
@@ -97,17 +99,21 @@ def make_tokenizer(
     """
     if keep and Path(path).is_file():
         return Tokenizer.from_file(path)
-    normalization = options.normalization
-    if normalization is None:
-        normalization = _normalization_for(_sample(targets, options.vocabulary_sentences))
+    sample = _sample(sentences, options.vocabulary_sentences)
+    with spinner("reading the sentences for the vocabulary"):
+        first = [*islice(sample, 1)]  # reads all
+        changes = targets if isinstance(targets, NormalizationChanges) else NormalizationChanges()
+        if not (options.normalization or isinstance(targets, NormalizationChanges)):
+            for target in targets:
+                changes.add(target)
     tokenizer = Tokenizer.train(
-        sentences,
+        chain(first, sample),
         options.vocabulary_size,
         model_type=options.vocabulary_type,
         character_coverage=options.character_coverage,
         user_defined_symbols=user_defined_symbols,
         max_sentences=options.vocabulary_sentences,
-        normalization=normalization,
+        normalization=options.normalization or changes.normalization(),
         byte_fallback=options.byte_fallback,
     )
     tokenizer.save(path)
@@ -399,32 +405,40 @@ def _coverage(name: str, value: float) -> float:
     return real_number(name, value, lambda x: 0.98 <= x <= 1, "from 0.98 to 1")
 
 
-def _normalization_for(targets: Iterable[str]) -> Normalization:
-    """Return the default normalization, or `"identity"` if it would change the targets too much."""
-    import sentencepiece
+class NormalizationChanges:
+    """The number of characters of sentences that the default normalization would change."""
 
-    normalizer = sentencepiece.SentencePieceNormalizer(
-        rule_name=_NORMALIZATION,
-        # Do not count the marks before words, and single spaces, as changes.
-        add_dummy_prefix=False,
-        escape_whitespaces=False,
-        remove_extra_whitespaces=False,
-    )
-    num_characters = num_changed = 0
-    with spinner("comparing the targets with their normalization"):
-        for sentence in map(without_surrogates, targets):
-            num_characters += len(sentence)
-            if (normalized := normalizer.normalize(sentence)) != sentence:
-                num_changed += (Counter(sentence) - Counter(normalized)).total()
-    if num_changed <= _LARGEST_CHANGE * num_characters:
-        return _NORMALIZATION
-    logger.info(
-        "%s would change %.2f%% of the characters of the targets, so text is not normalized: "
-        "`normalization=identity`.",
-        _NORMALIZATION,
-        100 * num_changed / num_characters,
-    )
-    return "identity"
+    def __init__(self) -> None:
+        import sentencepiece
+
+        self._num_characters = self._num_changed = 0
+        self._normalizer = sentencepiece.SentencePieceNormalizer(
+            rule_name=_NORMALIZATION,
+            # Do not count the marks before words, and single spaces, as changes.
+            add_dummy_prefix=False,
+            escape_whitespaces=False,
+            remove_extra_whitespaces=False,
+        )
+
+    def add(self, sentence: str) -> str:
+        """Count the changes of a sentence, and return it unchanged."""
+        text = without_surrogates(sentence)
+        self._num_characters += len(text)
+        if (normalized := self._normalizer.normalize(text)) != text:
+            self._num_changed += (Counter(text) - Counter(normalized)).total()
+        return sentence
+
+    def normalization(self) -> Normalization:
+        """Return the default normalization, or `"identity"` if the changes are too many."""
+        if self._num_changed <= _LARGEST_CHANGE * self._num_characters:
+            return _NORMALIZATION
+        logger.info(
+            "%s would change %.2f%% of the characters of the targets, so text is not normalized: "
+            "`normalization=identity`.",
+            _NORMALIZATION,
+            100 * self._num_changed / self._num_characters,
+        )
+        return "identity"
 
 
 def _sample(sentences: Iterable[str], count: int | None) -> Iterator[str]:

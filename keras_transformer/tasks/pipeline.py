@@ -14,8 +14,9 @@ from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.convert.foreign_transformer import make_transformer
 from keras_transformer.data.batch_planner import BatchingOptions
 from keras_transformer.data.batching import plan_batches
+from keras_transformer.data.text_cache import read_cache, write_cache
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
+from keras_transformer.data.tokenizer import NormalizationChanges, Tokenizer, VocabularyOptions
 from keras_transformer.data.tokenizer import make_tokenizer as write_tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import check_replaceable
@@ -47,6 +48,7 @@ from keras_transformer.training.trainer import Batches, Fitted, compile_model
 logger = logging.getLogger(__name__)
 
 _MODEL = "model"  # the preset, in the output folder
+_CACHE = "tokens/cache.json"  # results of passes over the texts, and of planning
 
 
 @dataclass(kw_only=True)
@@ -108,6 +110,8 @@ def begin_training(options: TrainingOptions) -> TrainingContext:
     validate_init(options)
     context = make_context(options, fixed_settings(options))
     _validate_model_folder(context.folder / _MODEL, options.run)
+    if context.is_resumed:
+        read_cache(context.folder / _CACHE)
     return context
 
 
@@ -139,7 +143,7 @@ def make_tokenizer(
     context: TrainingContext,
     user_defined_symbols: Sequence[str] = (),
     name: str = "tokenizer.spm",
-    targets: Iterable[str] = (),
+    targets: Iterable[str] | NormalizationChanges = (),
 ) -> Tokenizer:
     """Train the vocabulary (section 5.1), or read it.
 
@@ -152,7 +156,8 @@ def make_tokenizer(
         context: the `TrainingContext`.
         user_defined_symbols: strings that are always one token.
         name: the file in the output folder.
-        targets: iterable of the sentences among them that the model learns to write.
+        targets: iterable of the sentences among them that the model learns to write, or their
+            `NormalizationChanges`.
 
     Returns:
         A `Tokenizer`.
@@ -234,6 +239,8 @@ def make_batches(
         samplers=samplers,
         source_end=source_end,
     )
+    if context.processes.is_writer:
+        write_cache(context.folder / _CACHE)
     return Batches(*planned, fingerprints)
 
 

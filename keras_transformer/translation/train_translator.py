@@ -3,19 +3,18 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, Literal
 
 from keras_transformer.convert.foreign_transformer import with_zero_start
 from keras_transformer.data.augmentation import augmented, parse_shares
-from keras_transformer.data.filters import FilterOptions, filter_pairs
+from keras_transformer.data.filters import FilterOptions, filtered_text, num_left_out
 from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
 from keras_transformer.data.preprocessor import TranslationPreprocessor, validate_tags
 from keras_transformer.data.reserved_symbols import with_symbols
 from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.data.tokenizer import VocabularyOptions
+from keras_transformer.data.tokenizer import NormalizationChanges, VocabularyOptions
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import TranslationScores, score_translations
 from keras_transformer.models.variants import ModelOptions
@@ -159,7 +158,10 @@ def train_translator(
     context = begin_training(options)
 
     # Data and batching (section 5.1)
-    train, left_out = filter_pairs(train, options.filters)
+    for text in (val, val if test is None else test):
+        len(text)  # raises an error for bad input, before the training begins
+    parts: list[ParallelText] = []
+    train = filtered_text(train, options.filters, parts)
     train_read, val_read = train, val
     if options.protect:
         train_read = with_symbols(train, seed=options.run.seed)
@@ -230,7 +232,7 @@ def train_translator(
     facts = {
         **metadata,
         **_mixture_summary(train),
-        "left_out": {**left_out, **_overlong_pairs(batches)},
+        "left_out": {**num_left_out(parts), **_overlong_pairs(batches)},
         **({"command": command} if command else {}),
         "validation": validation,
         "val_bleu_before_averaging": before,
@@ -274,17 +276,16 @@ def make_preprocessor(text: ParallelText, context: TrainingContext) -> Translati
         # As in `Translator.tagged`, the tags of the text replace the prefix.
         return replace(preprocessor, source_prefix=()) if text.is_tagged else preprocessor
     options, symbols = context.options.vocabulary, SYMBOLS if context.options.protect else ()
-    targets = (pair[1] for pair in text)
+    changes = NormalizationChanges()  # They are counted in the pass for the first vocabulary.
+    tags = (*text.tags, *symbols)
     if options.source_vocabulary_size is None:
-        both = chain.from_iterable(text)
-        tags = (*text.tags, *symbols)
-        tokenizer = make_tokenizer(both, options, context, tags, targets=targets)
+        both = (x for source, target in text for x in (source, changes.add(target)))
+        tokenizer = make_tokenizer(both, options, context, tags, targets=changes)
         return TranslationPreprocessor(tokenizer)
     own = replace(options, vocabulary_size=options.source_vocabulary_size)
-    sources, written = (pair[0] for pair in text), (pair[1] for pair in text)
-    tags = (*text.tags, *symbols)
+    sources, targets = (pair[0] for pair in text), (changes.add(pair[1]) for pair in text)
     source_tokenizer = make_tokenizer(sources, own, context, tags, "source_tokenizer.spm")
-    tokenizer = make_tokenizer(targets, options, context, symbols, targets=written)
+    tokenizer = make_tokenizer(targets, options, context, symbols, targets=changes)
     return TranslationPreprocessor(tokenizer, source_tokenizer)
 
 
