@@ -1,4 +1,5 @@
 import functools
+import logging
 import operator
 from typing import Any
 
@@ -7,6 +8,8 @@ from keras import ops
 
 from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -57,7 +60,10 @@ class Dropout(keras.layers.Layer):
     def call(self, inputs: Tensor, training: bool | None = False) -> Tensor:
         if not training or self.rate == 0:
             return inputs
-        seed = ops.cast(self.seed_generator.next(), "int32")
+        state = self.seed_generator.state
+        seed = ops.cast(state.value * 1, "int32")  # a copy
+        # Not `seed_generator.next()`, which copies a constant to the GPU: PyTorch waits for it.
+        state.assign(state.value + ops.cast(ops.arange(2), state.dtype))
         keep = _keep_of_replica(ops.shape(inputs), seed, self.rate)
         return ops.where(keep, inputs / (1 - self.rate), ops.zeros((), inputs.dtype))
 
@@ -70,6 +76,8 @@ class Dropout(keras.layers.Layer):
 
 def _keep_of_replica(shape: tuple[Any, ...], seed: Tensor, rate: float) -> Tensor:
     """Return a bool tensor, true at the elements of this device's tensor that are kept."""
+    if keras.backend.backend() == "torch" and seed.is_cuda:
+        return _compiled_keep()(shape, 0, seed, rate)
     if keras.backend.backend() != "tensorflow":
         return _keep(shape, 0, seed, rate)  # A JAX array spans all devices.
     import tensorflow as tf
@@ -92,11 +100,22 @@ def _keep(shape: tuple[Any, ...], replica: Tensor, seed: Tensor, rate: float) ->
 
 @functools.cache
 def _compiled_keep() -> Any:
-    """Compile `_keep` as one TensorFlow kernel.
+    """Compile `_keep` as one kernel of TensorFlow or, on GPUs, PyTorch.
 
-    In a graph that XLA does not compile it would be about thirty kernels. With a GPU they would run
-    on the host, where TensorFlow places operations on int32.
+    Otherwise it is about seventy kernels, thirty of them of the size of the tensor, and with a GPU
+    TensorFlow would run them on the host, where it places operations on int32.
     """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        keep = torch.compile(_keep, dynamic=True)
+        try:
+            keep((2, 3), 0, ops.zeros(2, "int32"), 0.5)
+        except Exception as error:  # There are many: without a C compiler or Python's headers, ...
+            reason = str(error).strip().partition("\n")[0]
+            logger.warning("Dropout is slow: torch.compile failed (%s)", reason)
+            return _keep
+        return keep
     import tensorflow as tf
 
     return tf.function(_keep, jit_compile=True, autograph=False)
@@ -130,7 +149,7 @@ _MIX_1 = 0x85EBCA6B - 2**32
 _MIX_2 = 0xC2B2AE35 - 2**32
 
 
-# On PyTorch, which compiles nothing, `*=` and the like work in place and take half the time. On the
+# On PyTorch without `torch.compile`, `*=` and the like work in place and take half the time. On the
 # other backends they make new tensors.
 
 

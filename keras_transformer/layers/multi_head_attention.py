@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.tensor_ops import masked_softmax, slice_update
+from keras_transformer.layers.tensor_ops import attend, masked_softmax, slice_update
 
 # The variance of the initial W^Q, W^K and W^V, as a fraction of Glorot's. It equals Glorot's if the
 # three are one matrix. With the full variance a post-norm model with dropout 0.3 learns to attend
@@ -172,6 +172,10 @@ class MultiHeadAttention(keras.layers.Layer):
         key, value = cache or self.project(query if value is None else value)
         if attention_mask is not None:
             attention_mask = ops.expand_dims(attention_mask, -3)  # the axis of the heads
+        if cache is None and not return_attention_scores and self._is_fused(training):
+            queries = self._split_heads(self.query_dense(query), self.key_dim)
+            heads = attend(queries, key, value, attention_mask, self.key_dim**-0.5)
+            return self.output_dense(self._merge_heads(heads))
         weights = masked_softmax(ops.matmul(self._scaled_query(query), key), attention_mask)
         record_weights(self, lambda: weights)
         heads = ops.matmul(self.dropout_layer(weights, training=training), value)
@@ -213,10 +217,20 @@ class MultiHeadAttention(keras.layers.Layer):
             ops.zeros((*heads, length, self.value_dim), self.compute_dtype),
         )
 
+    def _is_fused(self, training: bool | None) -> bool:
+        """Return whether the heads are computed without weights, which only PyTorch gains from.
+
+        On TensorFlow, and on JAX without cuDNN, `keras.ops.dot_product_attention` has the same
+        operations as `call`.
+        """
+        is_recorded = self in (_record.get() or ())
+        has_dropout = self.dropout and training
+        return keras.backend.backend() == "torch" and not (is_recorded or has_dropout)
+
     def _scaled_query(self, query: Tensor) -> Tensor:
         # Scaling the queries by 1 / sqrt(d_k) costs less than scaling the scores.
         query = self._split_heads(self.query_dense(query), self.key_dim)
-        return ops.multiply(query, self.key_dim**-0.5)
+        return query * self.key_dim**-0.5
 
     def _split_heads(self, x: Tensor, size: int) -> Tensor:
         # (batch, length, num_heads * size) -> (batch, num_heads, length, size)

@@ -17,6 +17,19 @@ MASKED_SCORE = -1e9
 for_xla: ContextVar[bool] = ContextVar("for_xla", default=False)
 
 
+def where(condition: Tensor, x: Tensor, other: float) -> Tensor:
+    """Return `ops.where(condition, x, other)`, where `other` is a number.
+
+    On PyTorch, Keras would copy the number to the GPU, which first waits for all earlier work.
+    """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        if torch.is_tensor(x):
+            return torch.where(ops.convert_to_tensor(condition, "bool"), x, other)
+    return ops.where(condition, x, other)
+
+
 def masked_softmax(scores: Tensor, mask: Tensor = None) -> Tensor:
     """Compute the softmax over the last axis, in float32 for every dtype of `scores`.
 
@@ -30,8 +43,34 @@ def masked_softmax(scores: Tensor, mask: Tensor = None) -> Tensor:
     """
     logits = ops.cast(scores, "float32")
     if mask is not None:
-        logits = ops.where(mask, logits, MASKED_SCORE)
+        logits = where(mask, logits, MASKED_SCORE)
     return ops.cast(ops.softmax(logits), scores.dtype)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Return `masked_softmax(scale query key, mask) value` by PyTorch's fused kernels.
+
+    Args:
+        query: float tensor `(batch, num_heads, target, key_dim)`.
+        key: float tensor `(batch, num_heads, key_dim, source)`.
+        value: float tensor `(batch, num_heads, source, value_dim)`.
+        mask: boolean tensor that broadcasts to `(batch, num_heads, target, source)`, or None.
+        scale: factor of the scores.
+
+    Returns:
+        Float tensor `(batch, num_heads, target, value_dim)`.
+    """
+    import torch
+
+    if mask is not None:
+        # PyTorch gives a row without legal positions the weights 0. A query of zeros that may
+        # attend to all positions attends to all equally.
+        is_legal = mask.any(-1, keepdim=True)
+        query = query * (is_legal * scale).to(query.dtype)
+        mask, scale = mask | ~is_legal, 1.0
+    return torch.nn.functional.scaled_dot_product_attention(
+        query, key.transpose(-1, -2), value, mask, scale=scale
+    )
 
 
 def slice_update(x: Tensor, start: Sequence[int | Tensor], update: Tensor) -> Tensor:

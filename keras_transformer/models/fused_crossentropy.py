@@ -183,6 +183,14 @@ def _add_parts(
     function: Callable[[Tensor], tuple[Any, Any]], values: Any, total: Tensor
 ) -> tuple[Any, Tensor]:
     """Call `function(part)`, which returns values and a summand of the total, for each part."""
+    if keras.backend.backend() == "torch":
+        # The condition of a loop would wait for the GPU at each part.
+        parts = []
+        for part in ops.arange(_NUM_PARTS, dtype="int32"):
+            new_values, addend = function(part)
+            parts.append(new_values)
+            total = total + addend
+        return tuple(map(ops.stack, zip(*parts))), total
 
     def step(part: Tensor, values: Any, total: Tensor) -> tuple[Tensor, Any, Tensor]:
         new_values, addend = function(part)

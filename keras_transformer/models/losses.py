@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_transformer.annotations import DType, Tensor
 from keras_transformer.errors import UserError
+from keras_transformer.layers.tensor_ops import where
 from keras_transformer.models.replication import replica_context
 
 # The name scope of operations that fail if targets and logits differ in shape.
@@ -123,9 +124,10 @@ def true_logits(y_true: Tensor, logits: Tensor) -> Tensor:
     """Return the logit of each token of `y_true`, `(batch, target)`; NaN outside the vocabulary."""
     # Backends differ in the values they return outside of an array.
     last = logits.shape[-1] - 1
-    index = ops.expand_dims(ops.minimum(y_true, last), -1)
+    is_known = y_true <= last
+    index = ops.expand_dims(where(is_known, y_true, last), -1)
     values = ops.squeeze(ops.take_along_axis(logits, index, axis=-1), -1)
-    return ops.where(y_true <= last, values, math.nan)
+    return where(is_known, values, math.nan)
 
 
 def is_argmax(y_true: Tensor, logits: Tensor, maximum: Tensor) -> Tensor:
@@ -138,9 +140,9 @@ def is_argmax(y_true: Tensor, logits: Tensor, maximum: Tensor) -> Tensor:
     # not integers, whose minimum is slower than that of floats.
     token_ids = ops.arange(logits.shape[-1], dtype="float32")
     is_maximum = ops.equal(logits, ops.expand_dims(maximum, -1))
-    first = ops.min(ops.where(is_maximum, token_ids, math.inf), axis=-1)
+    first = ops.min(where(is_maximum, token_ids, math.inf), axis=-1)
     is_first = ops.cast(ops.equal(first, ops.cast(y_true, "float32")), "float32")
-    return ops.where(y_true < logits.shape[-1], is_first, math.nan)
+    return where(y_true < logits.shape[-1], is_first, math.nan)
 
 
 def prepare_targets(y_true: Tensor, y_pred: Tensor | TokenScores) -> Tensor:

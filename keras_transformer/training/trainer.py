@@ -3,12 +3,14 @@
 import contextlib
 import importlib.util
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
 
+from keras_transformer.errors import UserError
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.progress import spinner
@@ -37,6 +39,9 @@ from keras_transformer.weights.checkpoints import average_checkpoints, list_chec
 from keras_transformer.weights.weights_file import load_weights
 
 logger = logging.getLogger(__name__)
+
+# In the errors of PyTorch, JAX and TensorFlow.
+_NO_MEMORY = re.compile("out of memory|RESOURCE_EXHAUSTED|OOM when allocating")
 
 
 class Batches(NamedTuple):
@@ -159,6 +164,7 @@ def fit(
         _progress(context) as show,
         stop_on_signals(checkpoints.stop_sync, checkpoints.last_good),
         explain_lost_connections(),
+        explain_lack_of_memory(),
     ):
         fit_in_parts(
             model,
@@ -171,6 +177,27 @@ def fit(
     every = options.interval, options.steps
     context.processes.first(lambda: write_history(checkpoints.history, context.folder, *every))
     return Fitted(checkpoints.history, checkpoints.seconds)
+
+
+@contextlib.contextmanager
+def explain_lack_of_memory() -> Iterator[None]:
+    """Convert errors of a device without free memory to a message with the options to change.
+
+    The first batch of a training is the largest: see `EpochPlans`.
+
+    Raises:
+        UserError: if a computation in the block found too little memory.
+    """
+    try:
+        yield
+    except Exception as error:  # Each backend has its own class.
+        if isinstance(error, UserError) or not _NO_MEMORY.search(str(error)):
+            raise
+        raise UserError(
+            "The device has too little memory for a batch. Pass a smaller `batch_tokens`, and a "
+            "larger `accumulate` to keep the size of an update. Received: "
+            f"{str(error).strip().partition(chr(10))[0]}"
+        ) from error
 
 
 def plan_parts(first_batch: int, num_batches: int, interval: int) -> list[Part]:

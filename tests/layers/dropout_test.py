@@ -1,8 +1,11 @@
+import functools
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.layers import dropout
 from keras_transformer.layers.dropout import Dropout, hash_bits
 from tests.helpers import normal, to_numpy
 
@@ -67,6 +70,39 @@ def test_masks_follow_the_hash(rate):
     kept = masks(Dropout(rate, seed=7), (3, 5, 4), count=3)
     for step, mask in enumerate(kept):
         assert (mask.reshape(-1) == expected_keep(60, rate, 7, step)).all()
+
+
+@pytest.fixture
+def torch_compile(monkeypatch):
+    """A function that replaces `torch.compile`, which needs a C++ compiler and a minute."""
+    torch = pytest.importorskip("torch")
+    if keras.backend.backend() != "torch":
+        pytest.skip("torch.compile compiles what PyTorch computes")
+    dropout._compiled_keep.cache_clear()
+    yield lambda compile: monkeypatch.setattr(torch, "compile", compile(torch.compile))
+    dropout._compiled_keep.cache_clear()
+
+
+def test_pytorch_traces_the_hash_as_one_program_for_all_shapes(torch_compile):
+    seed = ops.convert_to_tensor([7, 1], "int32")
+    torch_compile(lambda f: functools.partial(f, backend="aot_eager", fullgraph=True))
+    keep = dropout._compiled_keep()
+    assert keep is not dropout._keep
+    for shape in ((3, 5, 4), (2, 7, 8)):
+        kept = to_numpy(keep(shape, 0, seed, 0.3)).reshape(-1)
+        assert (kept == expected_keep(kept.size, 0.3, 7, 1)).all()
+
+
+def test_dropout_works_where_pytorch_cannot_compile(torch_compile, caplog):
+    def compiled(function, **_):
+        def fail(*_):
+            raise RuntimeError("Python.h: No such file\nand more")
+
+        return fail
+
+    torch_compile(lambda _: compiled)
+    assert dropout._compiled_keep() is dropout._keep
+    assert caplog.messages == ["Dropout is slow: torch.compile failed (Python.h: No such file)"]
 
 
 # Statistics

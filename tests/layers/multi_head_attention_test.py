@@ -1,11 +1,12 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_transformer.layers import (
     MultiHeadAttention,
 )
-from tests.helpers import assert_close, normal, randomize, to_numpy
+from tests.helpers import assert_close, gradient, normal, randomize, to_numpy
 
 
 def attention(*args, hidden_dim=6, **kwargs):
@@ -88,13 +89,66 @@ def test_masks_may_differ_per_query_and_batch():
     assert_close(outputs[1:], layer(x[1:]), atol=1e-6)
 
 
-def test_query_that_may_attend_to_nothing_attends_to_all_alike():
-    layer, x = attention(2, 3), normal(1, 4, 6)
-    outputs = to_numpy(layer(x, attention_mask=np.zeros((1, 4, 4), "bool")))
+@pytest.mark.each_backend
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_query_that_may_attend_to_nothing_attends_to_all_alike(dtype):
+    layer, x = attention(2, 3, dtype=dtype), 9 * normal(1, 4, 6)
+    outputs = layer(x, attention_mask=np.zeros((1, 4, 4), "bool"))
+    outputs = to_numpy(ops.cast(outputs, "float32"))
     assert np.isfinite(outputs).all()
     mean = to_numpy(x).mean(1) @ to_numpy(layer.value_dense.kernel)
     mean = mean @ to_numpy(layer.output_dense.kernel)
-    assert_close(outputs, np.broadcast_to(mean[:, None], outputs.shape))
+    atol = 1e-5 if dtype == "float32" else 0.02 * np.abs(mean).max()
+    assert_close(outputs, np.broadcast_to(mean[:, None], outputs.shape), atol=atol)
+
+
+# PyTorch's fused kernels, which compute no weights. `return_attention_scores` computes them.
+
+CAUSAL_MASK = np.tril(np.ones((2, 4, 5), "bool"))
+CAUSAL_MASK[1, 2] = False  # This query may attend to nothing.
+MASKS = {
+    "no mask": None,
+    "padding": np.array([[[1, 1, 1, 0, 0]], [[0, 0, 0, 0, 0]]], "bool"),
+    "causal": CAUSAL_MASK,
+}
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_gradients_are_the_same_with_and_without_weights(mask):
+    layer, factor = attention(2, 3, 5), normal(2, 4, 6, seed=2)
+    query, value = 3 * normal(2, 4, 6), normal(2, 5, 6, seed=1)
+
+    def loss(query, value, return_attention_scores):
+        options = {"return_attention_scores": return_attention_scores}
+        outputs = layer(query, value, attention_mask=mask, **options)
+        outputs = outputs[0] if return_attention_scores else outputs
+        return ops.sum(ops.multiply(outputs, factor))
+
+    assert_close(loss(query, value, False), loss(query, value, True))
+    for x, losses in (
+        (query, [lambda x, y=y: loss(x, value, y) for y in (False, True)]),
+        (value, [lambda x, y=y: loss(query, x, y) for y in (False, True)]),
+    ):
+        actual, expected = (gradient(function, x) for function in losses)
+        assert np.abs(expected).max() > 0.1
+        assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_softmax_is_in_float32_with_and_without_weights(dtype):
+    # In float16 and bfloat16, a sum of 4,097 weights of about the same size would stop growing.
+    layer = attention(1, 1, hidden_dim=1, dtype=dtype)
+    for dense in (layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense):
+        dense.kernel.assign([[1.0]])
+    value = np.concatenate([np.ones((1, 1, 1)), np.zeros((1, 4096, 1))], axis=1)
+    mask = np.ones((1, 1, 4097), "bool")
+    for query, expected in ((4.0, np.exp(4) / (np.exp(4) + 4096)), (0.0, 1 / 4097)):
+        inputs = np.full((1, 1, 1), query)
+        fused = layer(inputs, value, attention_mask=mask)
+        weighted, _ = layer(inputs, value, attention_mask=mask, return_attention_scores=True)
+        for outputs in (fused, weighted):
+            assert to_numpy(ops.cast(outputs, "float32")) == pytest.approx(expected, rel=0.01)
 
 
 def test_softmax_takes_large_scores():

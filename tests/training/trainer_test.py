@@ -14,10 +14,12 @@ from keras_transformer.data.token_store import TokenStore
 from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.trainer import (
     Part,
+    explain_lack_of_memory,
     fit_in_parts,
     plan_parts,
     validate,
 )
+from tests.helpers import error_of
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
 
@@ -91,3 +93,31 @@ def test_a_validation_shows_progress(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", terminal)
     validate(Slow(), [1, 2])
     assert "validating: 00:0" in terminal.getvalue()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA out of memory. Tried to allocate 3.06 GiB.",
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3285188608 bytes.",
+        "OOM when allocating tensor with shape[784,32,2048]",
+    ],
+)
+def test_too_little_memory_names_the_option_to_lower(message):
+    @explain_lack_of_memory()
+    def train():
+        raise RuntimeError(f"{message}\nThe rest of the message")
+
+    assert error_of(train) == (
+        "The device has too little memory for a batch. Pass a smaller `batch_tokens`, and a larger "
+        f"`accumulate` to keep the size of an update. Received: {message}"
+    )
+
+
+@pytest.mark.once
+def test_other_errors_of_a_training_stay_the_same():
+    error = RuntimeError("Something else")
+    with pytest.raises(RuntimeError) as raised, explain_lack_of_memory():
+        raise error
+    assert raised.value is error
