@@ -28,7 +28,7 @@ time_run() {
         seconds=$(($(date +%s) - begin))
         sed -n '/^|---/,$ s/^| \(.*\) |$/\1/p' "$log" | while IFS='|' read -r first second _ share memory _; do
             case $script in
-                train.py) echo "| $work | $first:$second tokens/s |$share|$memory| $seconds |" ;;
+                train.py) echo "| $work | ${first% }:${second% } tokens/s |$share|$memory| $seconds |" ;;
                 *) echo "| $work |$second| | | $seconds |" ;;
             esac
         done

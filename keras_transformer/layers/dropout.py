@@ -111,7 +111,7 @@ def _compiled_keep() -> Any:
         keep = torch.compile(_keep, dynamic=True)
         try:
             keep((2, 3), 0, ops.zeros(2, "int32"), 0.5)
-        except Exception as error:  # There are many: without a C compiler or Python's headers, ...
+        except Exception as error:  # For example, without a C compiler, or Python's headers for it.
             reason = str(error).strip().partition("\n")[0]
             logger.warning("Dropout is slow: torch.compile failed (%s)", reason)
             return _keep

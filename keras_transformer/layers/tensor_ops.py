@@ -65,6 +65,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float
     if mask is not None:
         # PyTorch gives a row without legal positions the weights 0. A query of zeros that may
         # attend to all positions attends to all equally.
+        mask = ops.cast(mask, "bool")
         is_legal = mask.any(-1, keepdim=True)
         query = query * (is_legal * scale).to(query.dtype)
         mask, scale = mask | ~is_legal, 1.0
