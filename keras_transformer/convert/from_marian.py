@@ -70,7 +70,7 @@ def convert_marian_files(source: str | Path) -> Preset:
                 **language_tokens(target_lang=("source_prefix", tokens)),
             },
             search=read_search(files, target_side.pieces),
-            shortlist=_shortlist(files, source_side.order, target_side.order),
+            shortlist=_shortlist(files, source_side, target_side),
         )
 
 
@@ -155,14 +155,16 @@ def _pieces_file(vocabulary: Path, side: str) -> Path:
     raise UserError(f"{path} is missing, which splits text into the tokens of {vocabulary.name}.")
 
 
-def _shortlist(
-    files: MarianFiles, source: VocabPermutation, target: VocabPermutation
-) -> Shortlist | None:
+def _shortlist(files: MarianFiles, source: Side, target: Side) -> Shortlist | None:
     if files.shortlist is None:
         return None
-    sizes = (int(order.rows.max()) + 1 for order in (source, target))
-    shortlist = Shortlist.from_marian(files.shortlist, *sizes)
-    return shortlist.in_order(source.rows, target.new_ids())
+    tokens = [[side.pieces[i] for i in side.order.new_ids()] for side in (source, target)]
+    if files.shortlist.suffix == ".bin":
+        shortlist = Shortlist.from_marian(files.shortlist, *map(len, tokens))
+    else:
+        limits = files.search["shortlist"][1:4]
+        shortlist = Shortlist.from_marian_text(files.shortlist, *tokens, *limits)
+    return shortlist.in_order(source.order.rows, target.order.new_ids())
 
 
 # Model

@@ -32,7 +32,7 @@ CONVERTED = "converted"
 """The folder of conversions in the user's cache."""
 # Shortlists of likely tokens, and files that Marian trains with.
 _OTHERS = ("lex", ".optimizer.", ".progress.", "shortlist")
-_SHORTLIST = re.compile(r"lex.*\.bin")
+_SHORTLIST = re.compile(r"lex.*(\.bin|s2t)")
 LARGEST = 64 * 2**30
 """Bytes that a zip file may declare."""
 _LARGEST_EXPANSION = 10  # of a YAML file by its aliases
@@ -392,12 +392,16 @@ def _find_vocabularies(folder: Path) -> tuple[Path, Path]:
 def _shortlist_file(folder: Path, file: Path, search: Mapping[str, Any]) -> Path | None:
     """Return the file of the shortlist: the one that the options of a search name, if any."""
     if not file.is_file():
-        found = [x for x in folder.iterdir() if _SHORTLIST.fullmatch(x.name)]
+        found = [*folder.glob("lex*.bin")]
         return found[0] if len(found) == 1 else None
     names = search.get("shortlist")
     name = names[0] if isinstance(names, list) and names else None
-    # Marian also reads text, which is not supported.
-    return _inside(file, name) if isinstance(name, str) and name.endswith(".bin") else None
+    if not isinstance(name, str):
+        return None
+    for found in (name, name.removesuffix(_GZ)):  # `opened` unpacks files
+        with contextlib.suppress(UserError):
+            return _inside(file, found)
+    return _inside(file, name) if name.endswith(".bin") else None
 
 
 def _mapping(path: Path, values: Any) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_transformer.data.lexical_translation import lexical_probabilities
-from keras_transformer.errors import UserError
-from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.data.text_files import readable
+from keras_transformer.errors import UserError, brief
+from keras_transformer.reserved_ids import END_ID, PAD_ID
+from keras_transformer.validation import not_negative, positive_integer
 
 _MAGIC = 0xF11A48D5013417F5
 _ARRAYS = ("offsets", "token_ids", "frequent")  # of a preset's file
@@ -70,14 +72,10 @@ class Shortlist(NamedTuple):
         source, target, probabilities = (
             np.concatenate(pair) for pair in zip((*spelled, np.ones(spelled.shape[1])), links)
         )
-        order = np.lexsort([-probabilities, source])
-        counts = np.bincount(source, minlength=source_size)
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        best = np.sort(order[rank < num_best])  # by source, then by target
-        offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, num_best))])
         frequency = np.bincount(np.concatenate(targets))
         frequent = np.sort(np.argsort(-frequency, kind="stable")[:num_frequent])
-        return cls(offsets, target[best], frequent, f"lex.{num_frequent}.{num_best}")
+        best = _most_probable(source, target, probabilities, source_size, num_best)
+        return cls(*best, frequent, f"lex.{num_frequent}.{num_best}")
 
     @classmethod
     def from_marian(cls, path: str | Path, source_size: int, target_size: int) -> "Shortlist":
@@ -111,6 +109,78 @@ class Shortlist(NamedTuple):
         token_ids = np.frombuffer(data, "<u4", num_ids, size - 4 * num_ids)
         shortlist = cls(offsets, token_ids, np.arange(min(first, target_size)), path.name)
         return shortlist.validate(path, source_size, target_size)
+
+    @classmethod
+    def from_marian_text(
+        cls,
+        path: str | Path,
+        source_tokens: Sequence[str],
+        target_tokens: Sequence[str],
+        num_frequent: int = 100,
+        num_best: int = 100,
+        threshold: float = 0.0,
+    ) -> "Shortlist":
+        """Read a text file of Marian, such as `lex.s2t.gz`, whose lines are
+        `target source probability`.
+
+        Lines of tokens that a vocabulary lacks are ignored, also of `NULL`, the empty word.
+
+        Args:
+            path: the file, plain or compressed by gzip.
+            source_tokens: the tokens of the source's vocabulary, in the order of their ids.
+            target_tokens: the tokens of the target's vocabulary, in the order of their ids.
+            num_frequent: the number of target tokens that every translation may have, the first
+                ones of the vocabulary (Marian's `first`).
+            num_best: the largest number of candidates for a source token (Marian's `best`).
+            threshold: candidates are more probable than this number.
+
+        Raises:
+            UserError: if the file cannot be read or has other lines.
+        """
+        positive_integer("num_frequent", num_frequent)
+        positive_integer("num_best", num_best)
+        not_negative("threshold", threshold)
+        ids = [
+            {token.encode(): i for i, token in enumerate(tokens) if token != "NULL"}
+            for tokens in (source_tokens, target_tokens)
+        ]
+        links: dict[tuple[int, int], float] = {}
+        with readable(Path(path)) as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    target, source, value = line.split()
+                    probability = float(value)
+                except ValueError:
+                    expected = f"{path}, line {number}: expected `target source probability`. "
+                    raise UserError(f"{expected}Received: {brief(line)}") from None
+                link = ids[0].get(source, -1), ids[1].get(target, -1)
+                if min(link) >= 0 and probability > threshold:
+                    links[link] = max(probability, links.get(link, 0.0))
+        pairs = np.array([*links], int).reshape(-1, 2).T
+        best = _most_probable(*pairs, np.array([*links.values()]), len(source_tokens), num_best)
+        return cls(*best, np.arange(min(num_frequent, len(target_tokens))), Path(path).name)
+
+    def save_as_marian(self, path: str | Path) -> None:
+        """Write a binary file of Marian for vocabularies with the ids of this package.
+
+        In Marian, the frequent tokens are the first ones of the vocabulary. Others become
+        candidates of the end token, which every source has.
+
+        Args:
+            path: the file, such as `lex.s2t.bin`.
+        """
+        lists = np.split(self.token_ids, self.offsets[1:-1])
+        frequent = np.union1d(self.frequent, np.arange(END_ID + 1))
+        first = int(np.argmin(np.append(frequent == np.arange(len(frequent)), False)))
+        lists[END_ID] = np.union1d(lists[END_ID], frequent[first:])
+        if not len(lists[-1]):  # Marian refuses an offset at the end of the file
+            lists[-1] = frequent[:1]
+        offsets = np.cumsum([0, *map(len, lists)])
+        header = first, max(map(len, lists)), len(offsets), offsets[-1]
+        body = np.array([*header, *offsets], "<u8").tobytes()
+        body += np.concatenate(lists).astype("<u4").tobytes()
+        checksum = _checksum(np.frombuffer(body[: len(body) // 8 * 8], "<u8"))
+        Path(path).write_bytes(np.array([_MAGIC, checksum], "<u8").tobytes() + body)
 
     @classmethod
     def load(cls, path: str | Path, source_size: int, target_size: int) -> "Shortlist":
@@ -200,6 +270,18 @@ class Shortlist(NamedTuple):
         token_ids = new_ids[self.token_ids[places + np.arange(len(places))]]
         order = np.lexsort([token_ids, np.repeat(np.arange(len(lengths)), lengths)])
         return Shortlist(offsets, token_ids[order], np.sort(new_ids[self.frequent]), self.name)
+
+
+def _most_probable(
+    source: np.ndarray, target: np.ndarray, probabilities: np.ndarray, size: int, num_best: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `offsets` and `token_ids` of the most probable target tokens of each source token."""
+    order = np.lexsort([-probabilities, source])
+    counts = np.bincount(source, minlength=size)
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    best = order[rank < num_best]
+    best = best[np.lexsort([target[best], source[best]])]
+    return np.concatenate([[0], np.cumsum(np.minimum(counts, num_best))]), target[best]
 
 
 def _checksum(numbers: np.ndarray) -> int:

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.convert.foreign_transformer import ForeignConfig
 from keras_transformer.convert.weight_mapping import to_float32
+from keras_transformer.data.shortlist import Shortlist
 from keras_transformer.errors import UserError
 from keras_transformer.export.exported_folder import (
     TOKENIZER_FILES,
@@ -25,7 +26,7 @@ from keras_transformer.presets.format import Preset
 from keras_transformer.reserved_ids import END_ID, START_ID, UNKNOWN_ID
 
 _FILES = [
-    *("model.bin", "config.json", *TOKENIZER_FILES),
+    *("model.bin", "config.json", "vmap.txt", *TOKENIZER_FILES),
     *(
         f"{side}_vocabulary.{end}"
         for side in ("shared", "source", "target")
@@ -39,6 +40,7 @@ _SUPPORTED = (
 )
 # Names of activations, in Keras and in CTranslate2.
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
+_SPACES = frozenset(" \t\r\n")
 # Sinusoids have no last position, but CTranslate2 needs a table: its own have another layout.
 _SINE_POSITIONS = 2048
 
@@ -65,7 +67,9 @@ def export_ctranslate2(
     token. `suppress_sequences` forbids them in CTranslate2, which matters for a model with little
     training. The tokens of a `source_prefix` must precede each list of tokens, and the tokens of a
     `target_prefix` are passed as `target_prefix`. A source or translation may have up to 2,048
-    tokens, or the number of learned positions.
+    tokens, or the number of learned positions. A shortlist is written as `vmap.txt`, which
+    `translate_batch(..., use_vmap=True)` uses: an output then consists of the candidates of all
+    sources in its batch, and may have the unknown token unless `disable_unk=True`.
 
     Args:
         preset: the `Preset`, on any backend.
@@ -90,6 +94,26 @@ def export_ctranslate2(
         folder.mkdir()
         spec.save(str(folder))
         save_tokenizers(preset, folder)
+        if preset.shortlist is not None:
+            is_shared = preset.model.config.source_vocabulary_size is None
+            text = _vocabulary_map(preset.shortlist, source, target, is_shared)
+            (folder / "vmap.txt").write_text(text, "utf-8", newline="\n")
+
+
+def _vocabulary_map(
+    shortlist: Shortlist, source: Sequence[str], target: Sequence[str], is_shared: bool
+) -> str:
+    """Return a shortlist as lines of a source token, a tab, and its candidates.
+
+    The line of the empty token has the candidates of all sources, also those of the end token:
+    CTranslate2 adds it later.
+    """
+    lists = np.split(shortlist.token_ids, shortlist.offsets[1:-1])
+    lists = [[i, *ids] if is_shared else ids for i, ids in enumerate(lists)]
+    lines = [("", [*shortlist.frequent, *lists[END_ID]]), *zip(source, lists)]
+    # Spaces separate words: a token with a space cannot be written.
+    words = [(x, [target[i] for i in ids if _SPACES.isdisjoint(target[i])]) for x, ids in lines]
+    return "".join(f"{x}\t{' '.join(y)}\n" for x, y in words if y and _SPACES.isdisjoint(x))
 
 
 def ctranslate2_spec(

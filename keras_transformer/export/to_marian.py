@@ -42,7 +42,8 @@ from keras_transformer.presets.format import Preset
 
 logger = logging.getLogger(__name__)
 
-_FILES = [MODEL, DECODER, "vocab.spm", "source.spm", "target.spm"]
+_SHORTLIST = "lex.s2t.bin"
+_FILES = [MODEL, DECODER, _SHORTLIST, "vocab.spm", "source.spm", "target.spm"]
 # Ours -> the only value that Marian has, and why another is refused.
 _FIXED = {
     "zero_start": (True, "Marian has no start token. Train, or continue a training, with it"),
@@ -64,7 +65,7 @@ def export_marian_npz(preset: Preset, path: str | Path) -> None:
     has the length penalty `"power"`, and of the constraints `NoUnknownToken` and `WordPenalty`. It
     limits an output to 3 times its source, or to the `max_length_factor`, but not by
     `extra_length`. A warning names such parts of the search. A source prefix is not written:
-    the text must begin with it.
+    the text must begin with it. A shortlist is written as `lex.s2t.bin`.
 
     Args:
         preset: the `Preset`, on any backend. Its model was trained with `zero_start`, or
@@ -83,6 +84,9 @@ def export_marian_npz(preset: Preset, path: str | Path) -> None:
     search = write_search(preset.search or BeamSearch(), names)
     with exported_folder(path, "marian_npz", _FILES) as folder:
         folder.mkdir()
+        if preset.shortlist is not None:
+            preset.shortlist.save_as_marian(folder / _SHORTLIST)
+            search["shortlist"] = [_SHORTLIST]
         _write_npz(folder / MODEL, _arrays(model), _yaml(write_options(model)))
         for name, tokenizer in zip(names, tokenizers):
             tokenizer.save(folder / name)

@@ -15,6 +15,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import sentencepiece
 import yaml
 from keras import ops
 from scipy.special import log_softmax
@@ -494,6 +495,29 @@ def test_a_config_decides_whether_there_is_a_shortlist(tmp_path):
     assert f"no file '{SHORTLIST}', which its decoder.yml names" in message_of(folder)
 
 
+@pytest.mark.parametrize("form", ["folder", "packed", "missing"])
+def test_a_shortlist_may_be_text(form, tmp_path, caplog):
+    folder = bin_folder(tmp_path / "model", Reference())
+    (folder / SHORTLIST).unlink()
+    (folder / "decoder.yml").write_text("shortlist: [lex.s2t.gz, 3, 1]\n")
+    text = f"{TOKENS[5]} {TOKENS[4]} 0.5\n{TOKENS[6]} {TOKENS[4]} 0.25\n"
+    if form != "missing":
+        (folder / "lex.s2t.gz").write_bytes(gzip.compress(text.encode()))
+    if form == "packed":
+        model = folder / "model.intgemm.alphas.bin"
+        (folder / f"{model.name}.gz").write_bytes(gzip.compress(model.read_bytes()))
+        model.unlink()
+    shortlist = kt.convert.marian(folder).shortlist
+    if form == "missing":
+        assert shortlist is None and "ignores shortlist" in caplog.text
+        return
+    assert shortlist.frequent.tolist() == [2, 3, 4]  # the first ones of theirs
+    assert np.diff(shortlist.offsets).nonzero()[0].tolist() == [6]
+    assert shortlist.token_ids.tolist() == [7]
+    (folder / "decoder.yml").write_text("shortlist: [lex.s2t.gz, many]\n")
+    assert "`num_frequent` must be a positive integer" in message_of(folder)
+
+
 @pytest.mark.parametrize(
     "damage, reason",
     [
@@ -657,6 +681,25 @@ def test_firefoxs_models_translate_as_in_their_engine(name):
     # Its products are of integers. On PyTorch, 18 and 19 of 20 outputs are equal.
     assert equal >= 15, equal
     assert translator.shortlist.name == shortlist and translator.search.max_length_factor == 2.5
+
+
+@pytest.mark.once
+def test_firefoxs_engine_reads_the_shortlists_that_are_written(tmp_path):
+    fxtranslate = pytest.importorskip("fxtranslate")
+    folder = published("enpt-1693087644")
+    path = folder / "lex.50.50.enpt.s2t.bin"
+    shortlist = kt.data.Shortlist.from_marian(path, 32000, 32000)
+    shortlist.save_as_marian(tmp_path / "again.bin")
+    assert (tmp_path / "again.bin").read_bytes() == path.read_bytes()
+    # Each source token's own spelling and the frequent tokens are candidates.
+    none = shortlist._replace(token_ids=shortlist.token_ids[:0], offsets=0 * shortlist.offsets)
+    none.save_as_marian(tmp_path / "none.bin")
+    paths = folder / "model.enpt.intgemm.alphas.bin", *[folder / "vocab.enpt.spm"] * 2
+    files = [file.read_bytes() for file in (*paths, tmp_path / "none.bin")]
+    translation = fxtranslate.Translator(*files).translate("The museum is closed.")
+    pieces = sentencepiece.SentencePieceProcessor(str(paths[1]))
+    allowed = {*range(64), *pieces.encode("The museum is closed.")}  # and up to a multiple of 8
+    assert translation and {*pieces.encode(translation)} <= allowed
 
 
 # Refusals

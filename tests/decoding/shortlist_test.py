@@ -156,3 +156,10 @@ def test_from_pairs_finds_translations_and_frequent_tokens():
     lists = np.split(shortlist.token_ids, shortlist.offsets[1:-1])
     assert [x.tolist() for x in lists] == [[]] * 4 + [[8], [9], [10], [11]] + [[]]
     assert len(shortlist.offsets) == 10
+
+
+def test_from_pairs_gives_each_source_its_own_tokens():
+    sources, targets = [np.array([4, 5])] * 3, [np.array([7, 7])] * 3
+    shortlist = kt.data.Shortlist.from_pairs(sources, targets, 6, 1, 2, same=[(5, 6), (3, 8)])
+    lists = np.split(shortlist.token_ids, shortlist.offsets[1:-1])
+    assert [x.tolist() for x in lists] == [[], [], [], [8], [7], [6, 7]]

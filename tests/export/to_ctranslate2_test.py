@@ -223,6 +223,44 @@ def test_a_model_of_two_vocabularies_keeps_its_probabilities(tmp_path):
     assert_close(result.log_probs, log_probs[range(len(ids) + 1), [*ids, END_ID]], atol=1e-4)
 
 
+# A shortlist
+
+
+@needs_ctranslate2
+def test_ctranslate2_translates_with_the_candidates_of_the_shortlist(tmp_path):
+    import ctranslate2
+
+    translator = kt.Translator(new_model(), tokenizer(), beam_size=1, alpha=0.0)
+    size = translator.tokenizer.vocabulary_size
+    rng = np.random.default_rng(0)
+    lists = [np.sort(rng.choice(np.arange(4, size), 2, replace=False)) for _ in range(size)]
+    shortlist = kt.data.Shortlist(np.arange(size + 1) * 2, np.concatenate(lists), np.array([7, 20]))
+    translator.shortlist = shortlist
+    translator.export(tmp_path / "model", format="ctranslate2")
+    theirs = ctranslate2.Translator(str(tmp_path / "model"), intra_threads=1)
+    names = translator.tokenizer.ids_to_tokens(range(size))
+    outputs = {True: [], False: []}
+    for ids in translator.tokenizer.encode([source for source, _ in PAIRS]):
+        source = np.array([[*ids, END_ID]])
+        expected, _ = translator.search_batch(source, 1)
+        for use_vmap, found in outputs.items():
+            (result,) = theirs.translate_batch(
+                [[names[i] for i in ids]],
+                use_vmap=use_vmap,
+                disable_unk=True,
+                beam_size=1,
+                suppress_sequences=[["<pad>"], ["<s>"]],
+                max_decoding_length=len(ids) + translator.extra_length,
+                return_end_token=True,
+            )
+            found.append([names.index(piece) for piece in result.hypotheses[0]])
+            if use_vmap:
+                assert found[-1] == [i for i in ops.convert_to_numpy(expected)[0, 0] if i]
+                allowed = shortlist.candidates(source, size)[0].nonzero()[0]
+                assert {*found[-1]} <= {*allowed, *ids, END_ID}
+    assert outputs[True] != outputs[False]
+
+
 # A trained model
 
 

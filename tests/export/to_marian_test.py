@@ -87,3 +87,20 @@ def test_a_warning_names_the_limits_that_marian_lacks(tmp_path, caplog, factor):
     assert "extra_length=50" in caplog.text
     assert ("max_length_factor=None" in caplog.text) == (factor is None)
     assert kt.convert.marian(tmp_path / "model").search.max_length_factor == (factor or 3.0)
+
+
+def test_a_shortlist_is_kept(tmp_path):
+    ours = translator()
+    size = ours.tokenizer.vocabulary_size
+    offsets = np.concatenate([np.zeros(6, int), np.full(size - 5, 2)])
+    ours.shortlist = kt.data.Shortlist(offsets, np.array([7, 9]), np.array([4, 11]))
+    ours.export(tmp_path / "model", format="marian_npz")
+    options = yaml.safe_load((tmp_path / "model" / "decoder.yml").read_text("utf-8"))
+    assert options["shortlist"] == ["lex.s2t.bin"]
+    again = kt.convert.marian(tmp_path / "model").shortlist
+    source = np.array([[5, 6, 2]])
+    found = (x.candidates(source, size)[0].nonzero()[0].tolist() for x in (ours.shortlist, again))
+    assert next(found) == [4, 7, 9, 11] and next(found) == [0, 1, 2, 4, 7, 9, 11]
+    ours.shortlist = None
+    ours.export(tmp_path / "model", format="marian_npz")
+    assert not (tmp_path / "model" / "lex.s2t.bin").exists()
