@@ -140,10 +140,7 @@ class Shortlist(NamedTuple):
         positive_integer("num_frequent", num_frequent)
         positive_integer("num_best", num_best)
         not_negative("threshold", threshold)
-        ids = [
-            {token.encode(): i for i, token in enumerate(tokens) if token != "NULL"}
-            for tokens in (source_tokens, target_tokens)
-        ]
+        ids = [{x.encode(): i for i, x in enumerate(y)} for y in (source_tokens, target_tokens)]
         links: dict[tuple[int, int], float] = {}
         with readable(Path(path)) as file:
             for number, line in enumerate(file, 1):
@@ -173,12 +170,11 @@ class Shortlist(NamedTuple):
         frequent = np.union1d(self.frequent, np.arange(END_ID + 1))
         first = int(np.argmin(np.append(frequent == np.arange(len(frequent)), False)))
         lists[END_ID] = np.union1d(lists[END_ID], frequent[first:])
-        if not len(lists[-1]):  # Marian refuses an offset at the end of the file
-            lists[-1] = frequent[:1]
+        # Marian refuses the offset of a token at the end of the file.
+        lists[-1] = lists[-1] if len(lists[-1]) else frequent[:1]
         offsets = np.cumsum([0, *map(len, lists)])
-        header = first, max(map(len, lists)), len(offsets), offsets[-1]
-        body = np.array([*header, *offsets], "<u8").tobytes()
-        body += np.concatenate(lists).astype("<u4").tobytes()
+        numbers = [first, max(map(len, lists)), len(offsets), offsets[-1], *offsets]
+        body = np.array(numbers, "<u8").tobytes() + np.concatenate(lists).astype("<u4").tobytes()
         checksum = _checksum(np.frombuffer(body[: len(body) // 8 * 8], "<u8"))
         Path(path).write_bytes(np.array([_MAGIC, checksum], "<u8").tobytes() + body)
 

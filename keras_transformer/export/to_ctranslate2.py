@@ -95,21 +95,19 @@ def export_ctranslate2(
         spec.save(str(folder))
         save_tokenizers(preset, folder)
         if preset.shortlist is not None:
-            is_shared = preset.model.config.source_vocabulary_size is None
-            text = _vocabulary_map(preset.shortlist, source, target, is_shared)
+            text = _vocabulary_map(preset.shortlist, source, target)
             (folder / "vmap.txt").write_text(text, "utf-8", newline="\n")
 
 
-def _vocabulary_map(
-    shortlist: Shortlist, source: Sequence[str], target: Sequence[str], is_shared: bool
-) -> str:
+def _vocabulary_map(shortlist: Shortlist, source: Sequence[str], target: Sequence[str]) -> str:
     """Return a shortlist as lines of a source token, a tab, and its candidates.
 
     The line of the empty token has the candidates of all sources, also those of the end token:
     CTranslate2 adds it later.
     """
     lists = np.split(shortlist.token_ids, shortlist.offsets[1:-1])
-    lists = [[i, *ids] if is_shared else ids for i, ids in enumerate(lists)]
+    if source == target:
+        lists = [[i, *ids] for i, ids in enumerate(lists)]
     lines = [("", [*shortlist.frequent, *lists[END_ID]]), *zip(source, lists)]
     # Spaces separate words: a token with a space cannot be written.
     words = [(x, [target[i] for i in ids if _SPACES.isdisjoint(target[i])]) for x, ids in lines]
