@@ -21,6 +21,9 @@ class ExportTranslationOptions(TranslatorOptions, ProgressOptions):
     n_best: int | None = None
     """For a SavedModel: the number of translations that its signature n_best returns. Defaults to
     the beam size."""
+    xla: bool = False
+    """For a SavedModel: XLA compiles searches of a few shapes when they first occur, which is
+    faster. TensorFlow Serving then needs --xla_cpu_compilation_enabled."""
     quantization: str | None = None
     """For CTranslate2: the type of the stored weights, such as int8. Defaults to float32."""
 
@@ -29,6 +32,7 @@ def export_translation(options: ExportTranslationOptions) -> None:
     """Export a translator as a SavedModel of strings, or in another library's format."""
     check_writable("output", options.output, is_folder=True)
     others = given(options, "quantization")
+    others |= {"xla": True} if options.xla else {}
     if options.n_best is not None:
         others["num_results"] = options.n_best
     options.load().export(options.output, options.format, **others)

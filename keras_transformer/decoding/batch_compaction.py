@@ -4,6 +4,7 @@ All steps compute on the whole batch and attend to the whole cache. So the cache
 and grows if outputs are long; and when half of the sentences have ended, they leave the batch.
 """
 
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import keras
@@ -29,6 +30,8 @@ _FIRST_STEPS = 32
 _GROWTH = 4
 
 _xla = XlaChoice()
+# Whether XLA compiles the stages of a program that TensorFlow traces for all sizes: in an export.
+stages_for_xla: ContextVar[bool] = ContextVar("stages_for_xla", default=False)
 
 # Batches are not made smaller than this: then reading the weights takes most of the time.
 FEWEST_HYPOTHESES = 64
@@ -89,6 +92,7 @@ def search_in_stages(
             options["xla"] = True
             stage = _stages_one_by_one(model, inputs, length=_room(length), **options)
         else:
+            options["compiles_stages"] = stages_for_xla.get()
             stage = _xla.run(
                 model, key, lambda: run_compiled(_stages_in_one_program, model, inputs, **options)
             )
@@ -120,15 +124,21 @@ def _stages_one_by_one(model: keras.Model, inputs: Inputs, length: int, **option
 
 
 def _stages_in_one_program(
-    model: keras.Model, inputs: Inputs, static_part: SearchPolicy, num_results: int
+    model: keras.Model, inputs: Inputs, compiles_stages: bool, **options: Any
 ) -> Stage:
     """Return the last stage, if a loop may change the sizes."""
-    length = ops.shape(inputs.encoder_token_ids)[1] + inputs.traced["extra_length"]
-    stage = _first_stage(model, inputs, static_part, num_results, length)
+    later = _of_later_stages(inputs)
+
+    def run(function: Any, *tensors: Any) -> Stage:
+        if compiles_stages:
+            return run_compiled(function, model, *tensors, xla=True, **options)
+        return function(model, *tensors, **options)
 
     def next_stage(stage: Stage) -> tuple[Stage]:
-        return (_next_stage(model, stage, inputs, *_next_sizes(stage), static_part, num_results),)
+        return (run(_next_stage, stage, later, *_next_sizes(stage)),)
 
+    length = ops.shape(inputs.encoder_token_ids)[1] + inputs.traced["extra_length"]
+    stage = run(_first_stage, inputs, length)
     (stage,) = ops.while_loop(lambda stage: stage.num_unfinished > 0, next_stage, (stage,))
     return stage
 
@@ -178,9 +188,9 @@ def begin(
 def _first_stage(
     model: keras.Model,
     inputs: Inputs,
+    length: int | Tensor,
     static_part: SearchPolicy,
     num_results: int,
-    length: int | Tensor,
     steps: int | Tensor | None = None,
     shrinks: bool = True,
 ) -> Stage:

@@ -12,6 +12,7 @@ from keras_transformer.decoding.batch_compaction import (
     FEWEST_HYPOTHESES,
     Inputs,
     search_in_stages,
+    stages_for_xla,
 )
 from keras_transformer.decoding.candidates import Constraint
 from keras_transformer.decoding.compilation import is_traced
@@ -178,7 +179,7 @@ class Search(SearchPolicy):
 def _candidates_in_graph(
     shortlist: Any, token_ids: Tensor, size: int, also: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return the results of `Search.candidates_of` in a graph of TensorFlow, without padding."""
+    """Return the results of `Search.candidates_of` in a graph of TensorFlow, padded for XLA."""
     import tensorflow
 
     tf: Any = tensorflow
@@ -190,7 +191,10 @@ def _candidates_in_graph(
     always = tf.tile(always[None], [tf.shape(token_ids)[0], 1])
     is_candidate = mark(tf.concat([found, always, *also], axis=1), np.arange(size))
     ids = tf.where(tf.reduce_any(is_candidate, axis=0))[:, 0]
-    return tf.gather(is_candidate, ids, axis=1), tf.cast(ids, "int32")[None]
+    sizes = [_few_sizes(x) if stages_for_xla.get() else x for x in range(size + 1)]
+    missing = tf.gather(sizes, tf.size(ids)) - tf.size(ids)
+    is_candidate = tf.pad(tf.gather(is_candidate, ids, axis=1), [[0, 0], [missing, 0]])
+    return is_candidate, tf.pad(tf.cast(ids, "int32"), [[missing, 0]])[None]
 
 
 def _few_sizes(count: int) -> int:

@@ -1,16 +1,19 @@
 """A TensorFlow SavedModel with tokenizer and search inside: strings in, strings out."""
 
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.batch_compaction import stages_for_xla
 from keras_transformer.decoding.batched_search import SIZES, rows_of_sizes
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
@@ -28,11 +31,15 @@ _LINE_BREAK = r"(\r\n|[\n\v\f\r\x1c-\x1e\x{85}\x{2028}\x{2029}])"
 _BULLET = rf"(?:{WHITE_SPACE}(?:[-*+•◦▪‣·–—]|\(?(?:\d{{1,3}}|[a-z])\)){WHITE_SPACE[:-1]}+)?"
 _LINE_END = b"\xff"  # in no text, which is UTF-8
 
+# Numbers of rows and lengths that batches are padded to for XLA, which compiles each of them.
+_XLA_ROWS, _XLA_LENGTHS = np.array([1, 4, 16, 32, 64], "int32"), np.array([16, 32, 64], "int32")
+
 
 def export_saved_model(
     preset: Preset,
     path: str | Path,
     num_results: int | None = None,
+    xla: bool = False,
     *,
     search_batch: Callable,
     source_limit: int | None,
@@ -63,6 +70,10 @@ def export_saved_model(
         path: the folder to write, completely or not at all.
         num_results: the number of translations that `n_best` returns. Defaults to the `beam_size`
             of a beam search, and to 1 for sampling.
+        xla: whether XLA compiles the steps of the search for batches of few shapes, when they first
+            occur. Batches are padded to the shapes; longer sentences, and `token_ids` with more
+            rows, are searched by the graph for all shapes. TensorFlow Serving then needs
+            `--xla_cpu_compilation_enabled`.
         search_batch: the translator's own function.
         source_limit: the largest number of tokens of a source, or None.
         batch_tokens: the largest number of source slots translated at once.
@@ -75,6 +86,9 @@ def export_saved_model(
     search = preset.search or BeamSearch()
     num_results = num_results or search.most_results or 1
     search.validate_num_results(num_results)
+    if xla:
+        search_batch = _search_for_xla(search_batch, source_limit)
+        batch_tokens = min(batch_tokens, 1024)  # rows of `_XLA_ROWS` for each length
 
     def module() -> tuple[Any, dict[str, Any]]:
         return _translation_module(preset, num_results, search_batch, source_limit, batch_tokens)
@@ -179,6 +193,35 @@ def _translation_module(
 
     module.functions = [translate, n_best, search]
     return module, {"serving_default": translate, "n_best": n_best, "token_ids": search}
+
+
+def _search_for_xla(search_batch: Callable, source_limit: int | None) -> Callable:
+    """Return a translator's search, compiled by XLA for batches that fit one of its shapes."""
+    lengths = np.minimum(_XLA_LENGTHS, source_limit or _XLA_LENGTHS)
+
+    def search(token_ids: Tensor, num_results: int, sentence_numbers: Any = None) -> Any:
+        import tensorflow as tf
+
+        rows, length = tf.unstack(tf.shape(token_ids))
+        numbers = tf.range(rows) if sentence_numbers is None else sentence_numbers
+
+        def padded() -> tuple[Tensor, Tensor]:
+            more_rows, more = (
+                tf.gather(sizes, tf.searchsorted(sizes, size[None]))[0] - size
+                for sizes, size in ((_XLA_ROWS, rows), (lengths, length))
+            )
+            batch = tf.pad(token_ids, [[0, more_rows], [0, more]])
+            context = copy_context()
+            context.run(stages_for_xla.set, True)
+            rest = num_results, (), None, tf.pad(numbers, [[0, more_rows]])
+            outputs, scores = context.run(search_batch, batch, *rest)
+            return outputs[:rows, :, : tf.shape(outputs)[2] - more], scores[:rows]
+
+        fits = (rows <= _XLA_ROWS[-1]) & (length <= lengths[-1])
+        given = token_ids, num_results, (), None, numbers
+        return tf.cond(fits, padded, lambda: search_batch(*given))
+
+    return search
 
 
 def _lines(text: Tensor) -> Any:

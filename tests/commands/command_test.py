@@ -184,9 +184,9 @@ def test_export_passes_the_options_of_the_format(monkeypatch, tmp_path, capsys):
         lambda _, *arguments, **options: exported.append((arguments, options)),
     )
     model = ["export", "--model", "multi30k_en_de", "--output", str(tmp_path / "x")]
-    main([*model, "--n-best", "3"])
+    main([*model, "--n-best", "3", "--xla"])
     main([*model, "--format", "ctranslate2", "--quantization", "int8"])
     assert exported == [
-        ((tmp_path / "x", "saved_model"), {"num_results": 3}),
+        ((tmp_path / "x", "saved_model"), {"num_results": 3, "xla": True}),
         ((tmp_path / "x", "ctranslate2"), {"quantization": "int8"}),
     ]

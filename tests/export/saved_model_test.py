@@ -9,13 +9,16 @@ from keras_transformer.data import text_lines
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding import batch_compaction, compilation
 from keras_transformer.decoding.batched_search import batches_by_length
+from keras_transformer.export import saved_model as saved_model_module
 from keras_transformer.export.saved_model import (
     WHITE_SPACE,
     save_module,
     search_in_batches,
     without_breaks,
 )
+from tests.decoding.comparison import note_calls
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="a SavedModel is made by TensorFlow"
@@ -86,6 +89,44 @@ def test_translations_equal_pythons(translator, serve):
     expected = list(translator.translate(sentences, split="lines"))
     assert translations == [text for text, _ in expected]
     np.testing.assert_allclose(scores, [score for _, score in expected], rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def xla_model(translator, tmp_path_factory):
+    """A model that XLA compiles for up to 4 sentences of up to 32 tokens."""
+    import tensorflow as tf
+
+    path = tmp_path_factory.mktemp("export") / "xla"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saved_model_module, "_XLA_ROWS", np.array([4], "int32"))
+        patch.setattr(saved_model_module, "_XLA_LENGTHS", np.array([32], "int32"))
+        patch.setattr(batch_compaction, "_FIRST_STEPS", 8)  # so there is a second stage
+        compiled = note_calls(patch, (compilation, "_compile_for_xla"))
+        translator.export(path, xla=True)
+    assert compiled
+    return tf.saved_model.load(str(path))
+
+
+def test_xla_gives_the_same_outputs(translator, xla_model):
+    import tensorflow as tf
+
+    few, long = SENTENCES[:3], ["x" * 40, *SENTENCES[:5]]
+    for name in ("serving_default", "n_best"):
+        for texts in (few, long):
+            outputs = xla_model.signatures[name](text=tf.constant(texts))
+            expected = list(translator.n_best(texts, 3, split=None))
+            found = outputs["translation"].numpy().reshape(len(texts), -1)
+            count = found.shape[1]
+            assert found.tolist() == [[text.encode() for text, _ in x[:count]] for x in expected]
+            scores = [[score for _, score in x[:count]] for x in expected]
+            actual = outputs["score"].numpy().reshape(len(texts), -1)
+            np.testing.assert_allclose(actual, scores, rtol=1e-4)
+    token_ids = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
+    for rows in (token_ids, np.tile(token_ids, [3, 1]), np.pad(token_ids, [[0, 0], [0, 40]])):
+        outputs = xla_model.signatures["token_ids"](token_ids=rows)
+        expected_ids, expected_scores = translator.search_batch(rows, num_results=1)
+        assert outputs["token_ids"].numpy().tolist() == expected_ids[:, 0].numpy().tolist()
+        np.testing.assert_allclose(outputs["score"], expected_scores[:, 0], rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -251,13 +292,14 @@ def test_token_ids_equal_sentencepieces(translator, library):
 
 
 @pytest.mark.each_backend
-def test_the_candidates_of_a_shortlist_are_found_in_the_graph(translator, tmp_path):
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_candidates_of_a_shortlist_are_found_in_the_graph(xla, translator, tmp_path):
     import tensorflow as tf
 
     limited = translator.tagged()
     ids = [np.array(x) for x in translator.tokenizer.encode(SENTENCES)]
     limited.shortlist = kt.data.Shortlist.from_pairs(ids, ids, 200, num_frequent=5, num_best=3)
-    limited.export(tmp_path / "saved_model")
+    limited.export(tmp_path / "saved_model", xla=xla)
     serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
     outputs = serve(text=tf.constant(SENTENCES[:6]))["translation"].numpy()
     assert [text.decode() for text in outputs] == limited(SENTENCES[:6])

@@ -79,8 +79,12 @@ def test_the_page_lists_the_signatures(served):
 
 
 @pytest.mark.slow
-def test_a_clean_process_serves_the_model(served):
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_clean_process_serves_the_model(xla, served, tmp_path):
     translator, path = served
+    if xla:
+        path = tmp_path / "xla"
+        translator.export(path, xla=True)
     script = f"""
 {CLEAN}
 import tensorflow as tf, tensorflow_text
