@@ -235,10 +235,14 @@ FAULTS = {
     # Search
     "decoding/recorded_loop.py": [
         ("leaves = [x.clone() for x in leaves]", "leaves = list(leaves)"),
-        ("if reads.found or recorder.reads:", "if recorder.reads:"),
-        ("self.reads = self.reads or any(", "self.reads = any("),
-        ("not func._schema.is_mutable", "True"),
-        ("before == [(x.shape, x.dtype) for x in leaves]", "leaves"),
+        ("if func in _READS and", "if False and"),
+        ("self.is_complete = not any(", "self.is_complete = bool("),
+        ("is_same = is_read and args and", "is_same = args and"),
+        ("list(map(_form, results)) == list(map(_form, leaves))", "leaves"),
+        ("tensors = [x.detach() for x in tensors]", "tensors = list(tensors)"),
+        ("leaves = [x.detach() for x in repeat(*results)]", "leaves = repeat(*results)"),
+        ("self._given |= _storages([x])", "pass"),
+        ("outside, first, False", "outside, first, True"),
     ],
     "decoding/search_loop.py": [
         ("state.step + 1 >= self.limits", "state.step >= self.limits"),

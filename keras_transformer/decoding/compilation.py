@@ -39,8 +39,9 @@ def run_compiled(
 
     A model keeps its 64 most recently used programs. TensorFlow traces one graph for all shapes of
     tensors with two axes or more; with `xla` it compiles one program per combination of shapes, as
-    JAX does. PyTorch runs the function itself, without gradients; see `recorded_loop`. A program
-    uses the current weights in each call.
+    JAX does. PyTorch runs the function itself, without gradients, and repeats its operations in
+    later calls with tensors of the same shapes; see `recorded_loop`. A program uses the current
+    weights in each call.
 
     Args:
         function: function of a model and tensors, in `keras.ops`.
@@ -85,8 +86,10 @@ def _call(function: Callable, model: Callable, options: dict[str, Any], *tensors
 
 def _specification(tensors: Any, is_exact: bool) -> Any:
     """Return shapes and dtypes of tensors for TensorFlow, with None for variable sizes unless
-    `is_exact`."""
-    if keras.backend.backend() != "tensorflow":
+    `is_exact`; shapes for PyTorch; None for JAX."""
+    if keras.backend.backend() == "torch":
+        return keras.tree.map_structure(np.shape, tensors)
+    if keras.backend.backend() == "jax":
         return None
     import tensorflow as tf
 
@@ -214,17 +217,47 @@ def _log_notice() -> None:
     )
 
 
-def _compile_torch(function: Callable, model: keras.Model, specification: None) -> Callable:
+def _compile_torch(function: functools.partial, model: keras.Model, specification: Any) -> Callable:
     import torch
+
+    from keras_transformer.decoding.recorded_loop import record
+
+    model_ref, kept = _reference(model), (None, None)
+    is_own = _is_own(model, function.args[-1])
 
     def as_tensor(x: Any) -> Any:
         return x if torch.is_tensor(x) else keras.ops.convert_to_tensor(x)
 
     @torch.inference_mode()
     def program(*tensors: Any) -> Any:
-        return function(*keras.tree.map_structure(as_tensor, tensors))
+        nonlocal kept
+        tensors = keras.tree.map_structure(as_tensor, tensors)
+        if not is_own:
+            return function(*tensors)
+        weights = [variable.value for variable in model_ref().variables]
+        leaves = keras.tree.flatten(tensors)
+        form = (
+            [(x.shape, x.dtype, x.device) for x in [*weights, *leaves]],
+            *map(torch.is_autocast_enabled, ("cpu", "cuda")),
+        )
+        kept_form, repeat = kept  # Another thread may replace it.
+        if repeat is not None and kept_form == form:
+            return repeat(*weights, *leaves)
+        results, repeat = record(
+            lambda *leaves: function(*keras.tree.pack_sequence_as(tensors, leaves)), leaves, weights
+        )
+        kept = form, repeat
+        return results
 
     return program
+
+
+def _is_own(model: keras.Model, options: dict[str, Any]) -> bool:
+    """Return whether a program has no code of users, which may have a state of its own."""
+    parts = [model, getattr(model, "step_inputs", None), *options.values()]
+    parts += [x for option in parts for x in getattr(option, "constraints", ())]
+    names = {type(part).__module__.split(".")[0] for part in parts}
+    return names <= {"builtins", "keras", "keras_transformer"}
 
 
 _COMPILERS = {

@@ -228,17 +228,16 @@ class SearchLoop:
         def step_until_full(state: State) -> State:
             return _while_loop(has_room, self.next_state, state)
 
-        def step_and_compact(state: State) -> tuple[State]:
-            return (without_unused(step_until_full(state)),)
+        def step_and_compact(state: State) -> State:
+            return without_unused(step_until_full(state))
 
         if not prunes:
             return step_until_full(state)
-        (state,) = ops.while_loop(is_large_enough, step_and_compact, (state,))
-        return state
+        return _while_loop(is_large_enough, step_and_compact, state)
 
     def finished_tokens(self, state: State) -> Tensor:
         """Return the finished hypotheses, read backwards: int32 `(batch, num_results, length)`."""
-        last = ops.max(state.ends.steps)
+        last = ops.maximum(ops.max(state.ends.steps), 0)
 
         def read_one(reading: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             step, hypotheses, outputs = reading

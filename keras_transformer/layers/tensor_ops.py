@@ -98,7 +98,7 @@ def slice_update(x: Tensor, start: Sequence[int | Tensor], update: Tensor) -> Te
                 if torch.is_tensor(index) and place is None:
                     # Its value stays in PyTorch: see `recorded_loop`.
                     place = axis, index + torch.arange(size, device=x.device)
-                else:
+                elif torch.is_tensor(index) or (index, size) != (0, x.shape[axis]):
                     target = target.narrow(axis, int(index), size)
             target.copy_(update) if place is None else target.index_copy_(*place, update)
             return x

@@ -11,7 +11,8 @@ import pytest
 from keras_transformer.decoding import search_loop
 from keras_transformer.decoding.candidates import Constraint
 from tests.decoding.comparison import model_of
-from tests.decoding.search_functions import beam_search
+from tests.decoding.search_functions import beam_search, sample
+from tests.decoding.searches import ROWS, SEARCHES, shared_model
 from tests.decoding.sentences import SOURCE
 from tests.helpers import randomize, to_numpy
 
@@ -19,7 +20,7 @@ torch = pytest.importorskip("torch")
 if keras.backend.backend() != "torch":
     pytest.skip("the loop is PyTorch's", allow_module_level=True)
 
-from keras_transformer.decoding.recorded_loop import recorded_loop  # noqa: E402
+from keras_transformer.decoding.recorded_loop import record, recorded_loop  # noqa: E402
 
 NUMBERS = torch.tensor([3.0, 1.0, 2.0])
 
@@ -209,3 +210,172 @@ def test_a_search_uses_weights_that_were_assigned_later():
     for weight in model.weights:
         weight.assign(1.5 * to_numpy(weight))
     assert (to_numpy(beam_search(model, SOURCE)[1]) != before)[:-1].all()
+
+
+def sum_of_powers(x, steps):
+    """x + x^2 + ..., and a tensor that is made and changed in place."""
+
+    def step(state):
+        count, power, total = state
+        total.add_(power)
+        return count + 1, power * x, total
+
+    state = torch.tensor(0), x, torch.zeros_like(x)
+    count, power, total = recorded_loop(lambda state: state[0] < steps, step, state)
+    return {"total": total, "rest": (power / x, [count])}
+
+
+def nested(x, steps):
+    def step(state):
+        inner = sum_of_powers(state[1], steps)
+        return state[0] + 1, inner["total"] / steps
+
+    return recorded_loop(lambda state: state[0] < 3, step, (torch.tensor(0), x))
+
+
+@pytest.mark.parametrize("function", [sum_of_powers, nested])
+def test_a_record_gives_what_its_function_gives_for_other_values(function):
+    given = [(NUMBERS, 2), (0.5 * NUMBERS, 7), (-NUMBERS, 1)]
+    with torch.inference_mode():
+        first, *others = ([x.clone(), torch.tensor(steps)] for x, steps in given)
+        results, repeat = record(function, first)
+        again = repeat(*first)
+        for arguments in others:
+            expected = function(*arguments)
+            actual = repeat(*arguments)
+            keras.tree.assert_same_structure(expected, actual)
+            for one, other in zip(*map(keras.tree.flatten, (expected, actual))):
+                assert torch.equal(one, other)
+        for one, other in zip(*map(keras.tree.flatten, (results, again))):
+            assert torch.equal(one, other)
+    assert first[0].tolist() == NUMBERS.tolist()
+
+
+def test_a_record_takes_a_tensor_that_was_passed_twice_as_two():
+    with torch.inference_mode():
+        _, repeat = record(lambda a, b: a - b, [NUMBERS, NUMBERS])
+        assert repeat(2 * NUMBERS, NUMBERS).tolist() == NUMBERS.tolist()
+
+
+def test_a_record_takes_weights_as_they_are():
+    weight = torch.nn.Parameter(torch.ones(3))
+    with torch.inference_mode():
+        _, repeat = record(lambda x: x * weight, [NUMBERS], [weight])
+        assert repeat(3 * weight, NUMBERS).tolist() == (3 * NUMBERS).tolist()
+
+
+ELSEWHERE = torch.zeros(1)
+UNREPEATABLE = {
+    **READS,
+    "number of steps": lambda x: sum_of_powers(x, torch.tensor(0))["total"],
+    "argument": lambda x: x.add_(1),
+    "view of an argument": lambda x: x[1:].mul_(2),
+    "constant": lambda x: x + ELSEWHERE.add_(1),
+    "shape": lambda x: torch.ones(len(torch.nonzero(x > 1.5))),
+}
+
+
+@pytest.mark.parametrize("name", UNREPEATABLE)
+def test_functions_that_may_do_other_operations_are_not_repeated(name):
+    with torch.inference_mode():
+        _, repeat = record(UNREPEATABLE[name], [NUMBERS.clone()])
+    assert repeat is None
+
+
+def counted_steps(monkeypatch):
+    counts, next_state = [], search_loop.SearchLoop.next_state
+    monkeypatch.setattr(
+        search_loop.SearchLoop,
+        "next_state",
+        lambda self, state: counts.append(1) or next_state(self, state),
+    )
+    return counts
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_of_a_known_shape_runs_no_python_code_of_its_steps(name, monkeypatch):
+    search, options = SEARCHES[name]
+    used, new = shared_model.__wrapped__(), shared_model.__wrapped__()
+    search(used, ROWS, **options)
+    counts = counted_steps(monkeypatch)
+    others = np.where(ROWS > 2, 14 - ROWS, ROWS)
+    for rows in (ROWS, others, ROWS):
+        actual = search(used, rows, **options)
+        is_known, _ = not counts, counts.clear()
+        assert is_known or rows is others  # its outputs may need a larger cache
+        expected = search(new, rows, **options)
+        counts.clear()
+        for one, other in zip(actual, expected):
+            assert torch.equal(one, other)
+
+
+CHANGES = {
+    "assign": lambda model: model.token_embedding.embeddings.assign(
+        -2 * model.token_embedding.embeddings
+    ),
+    "storage": lambda model: setattr(
+        model.token_embedding.embeddings.value, "data", -model.token_embedding.embeddings.value.data
+    ),
+    "dtype": lambda model: model.to(torch.float64),
+    "int8": lambda model: model.quantize("int8"),
+    "lora": lambda model: [model.enable_lora(2), randomize(model, seed=3)],
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_search_sees_changed_weights(name):
+    used, new = shared_model.__wrapped__(), shared_model.__wrapped__()
+    before = beam_search(used, ROWS)
+    outputs = []
+    for model in (used, new):
+        CHANGES[name](model)
+        outputs.append(beam_search(model, ROWS))
+    for one, other in zip(*outputs):
+        assert torch.equal(one, other)
+    assert not torch.equal(outputs[0][1], before[1])
+
+
+def test_a_search_uses_the_values_of_a_scope():
+    model = shared_model.__wrapped__()
+    before = beam_search(model, ROWS)[1]
+    values = [(variable, 2 * variable.value) for variable in model.variables]
+    with keras.StatelessScope(state_mapping=values):
+        inside = beam_search(model, ROWS)[1]
+    assert not torch.equal(inside, before)
+    assert torch.equal(beam_search(model, ROWS)[1], before)
+
+
+@dataclasses.dataclass(frozen=True)
+class Switched(Constraint):
+    """Forbids a token that is not one of its fields."""
+
+    def allowed(self, log_probs, token_ids, state, progress):
+        return torch.where(torch.as_tensor(token_ids == FORBIDDEN["token"]), -np.inf, log_probs)
+
+
+FORBIDDEN = {"token": -1}
+
+
+def test_a_constraint_of_a_user_is_called_in_each_search(monkeypatch):
+    model, search = shared_model(), {"constraints": (Switched(),)}
+    first = to_numpy(beam_search(model, ROWS, **search)[0])
+    token = int(first[0, 0, 0])
+    assert token > 2
+    monkeypatch.setitem(FORBIDDEN, "token", token)
+    assert token not in to_numpy(beam_search(model, ROWS, **search)[0])
+
+
+def test_samples_without_a_seed_differ_in_each_call():
+    model = shared_model()
+    found = {str(sample(model, ROWS, num_results=4, seed=None)[0].tolist()) for _ in range(4)}
+    assert len(found) > 1
+
+
+def test_records_keep_no_model_alive():
+    model = shared_model.__wrapped__()
+    for _ in range(2):
+        beam_search(model, ROWS)
+    reference = weakref.ref(model)
+    del model
+    gc.collect()
+    assert reference() is None
