@@ -162,8 +162,8 @@ def _shortlist(files: MarianFiles, source: Side, target: Side) -> Shortlist | No
     if files.shortlist.suffix == ".bin":
         shortlist = Shortlist.from_marian(files.shortlist, *map(len, tokens))
     else:
-        limits = files.search["shortlist"][1:4]
-        shortlist = Shortlist.from_marian_text(files.shortlist, *tokens, *limits)
+        limits: Any = files.search["shortlist"][1:4]
+        shortlist = Shortlist.from_marian_text(files.shortlist, tokens[0], tokens[1], *limits)
     return shortlist.in_order(source.order.rows, target.order.new_ids())
 
 

@@ -140,7 +140,7 @@ class Shortlist(NamedTuple):
         positive_integer("num_frequent", num_frequent)
         positive_integer("num_best", num_best)
         not_negative("threshold", threshold)
-        ids = [{x.encode(): i for i, x in enumerate(y)} for y in (source_tokens, target_tokens)]
+        known = [{x.encode(): i for i, x in enumerate(y)} for y in (source_tokens, target_tokens)]
         links: dict[tuple[int, int], float] = {}
         with readable(Path(path)) as file:
             for number, line in enumerate(file, 1):
@@ -150,12 +150,14 @@ class Shortlist(NamedTuple):
                 except ValueError:
                     expected = f"{path}, line {number}: expected `target source probability`. "
                     raise UserError(f"{expected}Received: {brief(line)}") from None
-                link = ids[0].get(source, -1), ids[1].get(target, -1)
+                link = known[0].get(source, -1), known[1].get(target, -1)
                 if min(link) >= 0 and probability > threshold:
                     links[link] = max(probability, links.get(link, 0.0))
-        pairs = np.array([*links], int).reshape(-1, 2).T
-        best = _most_probable(*pairs, np.array([*links.values()]), len(source_tokens), num_best)
-        return cls(*best, np.arange(min(num_frequent, len(target_tokens))), Path(path).name)
+        sources, targets = np.array([*links], int).reshape(-1, 2).T
+        values = np.array([*links.values()])
+        offsets, ids = _most_probable(sources, targets, values, len(source_tokens), num_best)
+        frequent = np.arange(min(num_frequent, len(target_tokens)))
+        return cls(offsets, ids, frequent, Path(path).name)
 
     def save_as_marian(self, path: str | Path) -> None:
         """Write a binary file of Marian for vocabularies with the ids of this package.

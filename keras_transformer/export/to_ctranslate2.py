@@ -110,7 +110,9 @@ def _vocabulary_map(shortlist: Shortlist, source: Sequence[str], target: Sequenc
         lists = [[i, *ids] for i, ids in enumerate(lists)]
     lines = [("", [*shortlist.frequent, *lists[END_ID]]), *zip(source, lists)]
     # Spaces separate words: a token with a space cannot be written.
-    words = [(x, [target[i] for i in ids if _SPACES.isdisjoint(target[i])]) for x, ids in lines]
+    words = [
+        (x, [y for y in map(target.__getitem__, ids) if _SPACES.isdisjoint(y)]) for x, ids in lines
+    ]
     return "".join(f"{x}\t{' '.join(y)}\n" for x, y in words if y and _SPACES.isdisjoint(x))
 
 
