@@ -73,7 +73,7 @@ def export_saved_model(
         xla: whether XLA compiles the steps of the search for batches of few shapes, when they first
             occur. Batches are padded to the shapes; longer sentences, and `token_ids` with more
             rows, are searched by the graph for all shapes. TensorFlow Serving then needs
-            `--xla_cpu_compilation_enabled`.
+            flag `xla_cpu_compilation_enabled`.
         search_batch: the translator's own function.
         source_limit: the largest number of tokens of a source, or None.
         batch_tokens: the largest number of source slots translated at once.
