@@ -71,7 +71,8 @@ def main(options):
     ).stdout
     (folder / "predicted.mrg").write_text(predicted, "utf-8")
     collins = kt.parsing.Parameters.named("COLLINS")
-    lines = predicted.splitlines()
+    # Without the bracket around each tree, which the gold trees do not have either.
+    lines = [line.removeprefix("( ").removesuffix(")") for line in predicted.splitlines()]
     scores = kt.parsing.evaluate_trees(map(kt.parsing.to_bracketed, gold), lines, collins)
     print(scores)
     print(f"\nF1 of all sentences, error and skip sentences as wrong: {scores.strict_f1:.2f}")

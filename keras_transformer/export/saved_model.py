@@ -72,7 +72,7 @@ def export_saved_model(
             of a beam search, and to 1 for sampling.
         xla: whether XLA compiles the steps of the search for batches of few shapes, when they first
             occur. Batches are padded to the shapes; longer sentences, and `token_ids` with more
-            rows, are searched by the graph for all shapes. TensorFlow Serving then needs
+            rows, are searched by the graph for all shapes. TensorFlow Serving then needs its
             flag `xla_cpu_compilation_enabled`.
         search_batch: the translator's own function.
         source_limit: the largest number of tokens of a source, or None.
