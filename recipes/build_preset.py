@@ -661,22 +661,13 @@ def english_plan(options):
             training(
                 "english_silver",
                 "--dropout 0.1 --steps 10000 --warmup-steps 500 --peak-learning-rate 0.0015 "
-                "--cooldown-steps 8500 --interval 2000",
+                "--cooldown-steps 8500 --interval 2500",
                 (runs / "supar.mrg", 3),
                 last,
             ),
         ]
         last = "english_silver"
-    stages.append(
-        training(
-            "english_gold",
-            "--dropout 0.1 --steps 1500 --warmup-steps 100 --peak-learning-rate 0.001 "
-            "--cooldown-steps 1400 --interval 500",
-            None,
-            last,
-        )
-    )
-    return [*stages, Stage("preset", runs / "english_parser", lambda: english_preset(build))]
+    return [*stages, Stage("preset", runs / "english_parser", lambda: english_preset(build, last))]
 
 
 def english_words(path, min_words=5, max_words=40):
@@ -709,11 +700,11 @@ def english_tags(build, count=100_000):
     return "".join(json.dumps(tagger.tag(json.loads(line))) + "\n" for line in lines)
 
 
-def english_preset(build):
+def english_preset(build, name):
     """Save the parser with weights in float16 and the consensus of the beam."""
     import keras_transformer as kt
 
-    model = build.runs / "english_gold" / "model"
+    model = build.runs / name / "model"
     parser = kt.ConstituencyParser.from_preset(model, decision="consensus")
     card = (model / "README.md").read_text("utf-8")
     parser.save_to_preset(build.runs / "english_parser", card=card, weights_dtype="float16")

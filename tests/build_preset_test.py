@@ -151,7 +151,7 @@ def english_options(tmp_path):
 
 def test_corpora_add_stages_to_the_plan_of_the_english_parser(driver, english_options, tmp_path):
     stages = [stage.name for stage in driver.english_plan(driver.Options(**english_options))]
-    assert stages == ["english", "english_gold", "preset"]
+    assert stages == ["english", "preset"]
     more = {"craft_trees": tmp_path / "data" / "craft.mrg", "sentences": tmp_path / "english.tsv"}
     options = driver.Options(**english_options, **more, supar_python=Path("python"))
     more["sentences"].write_text(
