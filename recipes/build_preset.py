@@ -398,7 +398,7 @@ def preset_stage(build, run_name, alpha):
 # Parsing: `train parsing` on CRAFT's trees, other gold trees and silver trees
 
 _COMMON = (
-    "--precision mixed_bfloat16 --tag-loss-weight 0.5 --subword-sampling 0.1 "
+    "--precision mixed_bfloat16 --tag-loss-weight 0.5 "
     "--num-shapes 40 --checkpoint-steps 500 --average 1"
 )
 _AGAIN = "--label-smoothing 0 --val-sentences 20"

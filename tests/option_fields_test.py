@@ -32,8 +32,7 @@ COMMON = tuple(
     --num-layers --num-decoder-layers
     --vocabulary-size --vocabulary-sentences --vocabulary-type --normalization
     --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes
-    --subword-sampling --steps
-    --warmup-steps --cooldown-steps --peak-learning-rate --dropout
+    --steps --warmup-steps --cooldown-steps --peak-learning-rate --dropout
     --label-smoothing --interval --checkpoint-steps --checkpoint-minutes --average --keep
     --keep-best --patience
     --ema --accumulate --clip-norm
@@ -85,7 +84,7 @@ FIXED = {
 # Those of later versions: a state that lacks one was trained with its default.
 ADDED = {
     *("vocabulary_type", "normalization", "character_coverage", "byte_fallback"),
-    *("cooldown_steps", "num_decoder_layers", "subword_sampling", "init", "lora"),
+    *("cooldown_steps", "num_decoder_layers", "init", "lora"),
 }
 OF_TREES = {
     *("extra_ratio", "tag_dictionary"),

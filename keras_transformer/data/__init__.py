@@ -15,7 +15,6 @@ Vocabulary (section 5.1)
 
 - `make_tokenizer`: the stage of a training, with `VocabularyOptions`.
 - `Tokenizer`: a SentencePiece model. `MosesTokenizer`: Moses's words, split into pieces.
-- `SubwordSampler`: samples other segmentations of the training sentences.
 - `TranslationPreprocessor`: the text side of a translator: tokenizers, prefixes, end token, limit.
 - `Shortlist`: the tokens that are likely in the translation of each source token.
 

@@ -17,7 +17,6 @@ from keras_transformer.data.tokenizer import VocabularyOptions as VocabularyOpti
 from keras_transformer.data.tokenizer import make_tokenizer as make_tokenizer
 from keras_transformer.data.tokenizer import Tokenizer as Tokenizer
 from keras_transformer.data.moses_tokenizer import MosesTokenizer as MosesTokenizer
-from keras_transformer.data.token_source import SubwordSampler as SubwordSampler
 from keras_transformer.data.preprocessor import TranslationPreprocessor as TranslationPreprocessor
 from keras_transformer.data.shortlist import Shortlist as Shortlist
 

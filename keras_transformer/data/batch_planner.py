@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.data.text_cache import cache_key, cached
-from keras_transformer.validation import check_optional, not_negative, positive_integer
+from keras_transformer.validation import check_optional, positive_integer
 
 # The moves of a shape to try when searching for a better one.
 _STEPS = np.stack(np.meshgrid(range(-3, 4), range(-3, 4)), axis=-1).reshape(-1, 2)
@@ -25,11 +25,6 @@ class BatchingOptions:
     num_shapes: int = 12
     """The largest number of batch shapes. With more shapes, batches have less padding but compiling
     takes longer. On JAX the first epochs use few shapes; more are added when they pay off."""
-    subword_sampling: float = 0.0
-    """Segment each training sentence differently in each epoch: the probability of skipping a merge
-    (BPE-dropout: Provilkov et al., 2020; 0.1, for example), or with a unigram vocabulary the
-    exponent of a segmentation's probability (Kudo, 2018; 0.2, for example). 0: always use the same
-    segmentation."""
 
     def validate(self) -> None:
         """Validate the options.
@@ -38,7 +33,6 @@ class BatchingOptions:
             UserError: if a number is out of its range.
         """
         check_optional(positive_integer, self, "batch_tokens", "num_shapes")
-        not_negative("subword_sampling", self.subword_sampling)
 
 
 def plan_shapes(

@@ -11,7 +11,6 @@ import numpy as np
 from keras_transformer.data.batch_planner import BatchingOptions, EpochPlans
 from keras_transformer.data.preprocessor import TranslationPreprocessor, as_preprocessor
 from keras_transformer.data.text_files import Pair
-from keras_transformer.data.token_source import PlannedBatch, SampledTokens, Samplers, StoredTokens
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
@@ -43,7 +42,6 @@ def plan_batches(
     num_replicas: int = 1,
     shard: tuple[int, int] = (0, 1),
     few_shapes_first: bool = True,
-    samplers: Samplers | None = None,
     source_end: bool = True,
 ) -> "tuple[TokenBatches, TokenBatches]":
     """Plan the batches of a training and its validation (section 5.1).
@@ -58,7 +56,6 @@ def plan_batches(
         shard: `(i, n)`: the part of each batch that this process reads.
         few_shapes_first: whether the first epochs use few shapes, and more are added when they pay
             off.
-        samplers: samplers for the training text: see `TokenBatches`.
         source_end: whether sources end with the end token.
 
     Returns:
@@ -75,7 +72,6 @@ def plan_batches(
         seed=seed,
         accumulate=accumulate,
         compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
-        samplers=samplers,
         **alike,
     )
     _log_plan(train_batches)
@@ -123,15 +119,13 @@ class TokenBatches(keras.utils.PyDataset):
             for one more shape. If it is positive, the first epochs use few shapes, and more are
             added when they pay off: see `EpochPlans`. Epochs then differ in their number of
             batches; train on `stream`. With 0, all epochs use all shapes.
-        samplers: tuple of the `SubwordSampler` for the sources and the one for the targets, which
-            segment sentences differently in each epoch. Each may be None. Batches are then planned
-            for longer sentences: see `SampledTokens`. Defaults to the stored tokens.
         source_end: whether sources end with the end token.
 
     Attributes:
         shapes: int array `(shapes, 2)` of (source, target) lengths.
         plans: the `EpochPlans`.
-        tokens: the `StoredTokens` or `SampledTokens`.
+        lengths: the lengths of all sources and of all targets, including the end token or the start
+            token: tuple of two int arrays `(pairs,)`.
         mean_target_tokens: the mean number of target tokens in a batch, end tokens included, in an
             epoch with all shapes.
 
@@ -151,19 +145,13 @@ class TokenBatches(keras.utils.PyDataset):
         accumulate: int = 1,
         shard: tuple[int, int] = (0, 1),
         compile_batches: int = 0,
-        samplers: Samplers | None = None,
         source_end: bool = True,
     ):
         super().__init__()
         positive_integer("batch_tokens", batch_tokens)
         positive_integer("num_shapes", num_shapes)
-        self.tokens = (
-            SampledTokens(store, samplers, seed, accumulate)
-            if samplers is not None and any(samplers)
-            else StoredTokens(store)
-        )
-        source_lengths, target_lengths = self.tokens.lengths
-        _validate_sizes(self.tokens.lengths, batch_tokens, rows_multiple, shard)
+        self.lengths = store.source.lengths + 1, store.target.lengths + 1
+        _validate_sizes(self.lengths, batch_tokens, rows_multiple, shard)
         self.store = store
         self.training = training
         self.seed = seed
@@ -172,8 +160,7 @@ class TokenBatches(keras.utils.PyDataset):
         self.source_end = source_end
         self.epoch = 0
         self.plans = EpochPlans(
-            source_lengths,
-            target_lengths,
+            *self.lengths,
             batch_tokens,
             num_shapes,
             rows_multiple,
@@ -182,7 +169,7 @@ class TokenBatches(keras.utils.PyDataset):
             store.parts,
         )
         self.shapes = self.plans.shapes
-        self._epoch_tokens = _sum(self.tokens.mean_lengths[1] * self.plans.counts)
+        self._epoch_tokens = _sum(self.lengths[1] * self.plans.counts)
         self.mean_target_tokens = self._epoch_tokens / self.plans.num_batches_at_last
 
     def __len__(self) -> int:
@@ -212,11 +199,14 @@ class TokenBatches(keras.utils.PyDataset):
             target)`; targets, an int32 array `(rows, target)`; weights, a float32 array `(rows,
             target)`.
         """
-        shape, _ = self.pairs_of_batch(epoch, index)
+        shape, pairs = self.pairs_of_batch(epoch, index)
         part, parts = self.shard
         num_rows = self.plans.rows[shape] // parts
-        part = slice(part * num_rows, (part + 1) * num_rows)
-        source, target = self.tokens.padded(self._planned(epoch, index), part)
+        pairs = pairs[part * num_rows : (part + 1) * num_rows]
+        source, target = (
+            (side.padded(pairs, length), side.lengths[pairs])
+            for side, length in zip((self.store.source, self.store.target), self.shapes[shape])
+        )
         starts = np.full((len(target[0]), 1), START_ID, "int32")
         decoder_inputs = np.concatenate([starts, target[0][:, :-1]], axis=1)
         encoder_inputs = _with_end(*source) if self.source_end else source[0]
@@ -244,18 +234,14 @@ class TokenBatches(keras.utils.PyDataset):
         """
         return self.pairs_of_batch(*self.plans.position(step))[1]
 
-    def _planned(self, epoch: int, index: int) -> PlannedBatch:
-        shape, pairs = self.pairs_of_batch(epoch, index)
-        return PlannedBatch(epoch, index, pairs, self.shapes[shape])
-
     def _tokens(self, epoch: int, index: int) -> float:
         """Return the mean number of tokens over the batches whose tokens share one weight."""
         if not self.training:
             return self.mean_target_tokens
         step = self.plans.first_step(epoch) + index
         first = step - step % self.accumulate
-        batches = (self.plans.position(first + i) for i in range(self.accumulate))
-        tokens = sum(self.tokens.num_target_tokens(self._planned(*batch)) for batch in batches)
+        steps = range(first, first + self.accumulate)
+        tokens = sum(_sum(self.lengths[1][self.pairs_of_step(step)]) for step in steps)
         return tokens / self.accumulate
 
     def epochs(self, steps: int) -> float:
@@ -298,7 +284,7 @@ class TokenBatches(keras.utils.PyDataset):
 
     def real_token_share(self) -> float:
         """Return the share of the current epoch's slots, source and target, that contain tokens."""
-        tokens = sum(_sum(lengths * self.plans.counts) for lengths in self.tokens.mean_lengths)
+        tokens = sum(_sum(lengths * self.plans.counts) for lengths in self.lengths)
         return tokens / self.plans.num_slots(self.epoch)
 
 

@@ -168,20 +168,6 @@ class MosesTokenizer:
         """
         return {*token_ids} == {UNKNOWN_ID}
 
-    def sampler(self, strength: float) -> NoReturn:
-        """Raise an error: subword sampling is not supported.
-
-        Args:
-            strength: as for `Tokenizer.sampler`.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError(
-            "`subword_sampling` must be 0 for a Moses tokenizer, which has no SentencePiece model. "
-            f"Received: subword_sampling={strength!r}"
-        )
-
     def decode(self, token_ids: Iterable[Iterable[int]]) -> list[str]:
         """Convert ids back to strings, without padding, start and end tokens.
 

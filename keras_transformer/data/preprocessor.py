@@ -16,7 +16,6 @@ from keras_transformer.untranslated import SYMBOLS
 
 if TYPE_CHECKING:
     from keras_transformer.data.moses_tokenizer import MosesTokenizer
-    from keras_transformer.data.token_source import SubwordSampler
 
 _SPACE = "▁"  # SentencePiece's mark before a word
 
@@ -417,29 +416,3 @@ class PrefixedTokenizer:
             A list of lists of ids.
         """
         return [self._ids + ids for ids in self.tokenizer.encode(sentences)]
-
-    def sampler(self, strength: float) -> "_AfterPrefix":
-        """Return a sampler of other segmentations that keeps the prefix.
-
-        Args:
-            strength: as for `Tokenizer.sampler`.
-
-        Returns:
-            A function of lists of ids and a seed, as `SubwordSampler`.
-        """
-        return _AfterPrefix(self.tokenizer.sampler(strength), len(self._ids))
-
-
-class _AfterPrefix:
-    """A `SubwordSampler` of the tokens after the prefix."""
-
-    def __init__(self, sampler: "SubwordSampler", length: int):
-        self._sampler = sampler
-        self._length = length
-        self.mean_lengths = sampler.mean_lengths
-        self.length_variances = sampler.length_variances
-
-    def __call__(self, sequences: Sequence[list[int]], seed: int) -> list[list[int]]:
-        first = self._length
-        drawn = self._sampler([ids[first:] for ids in sequences], seed)
-        return [ids[:first] + rest for ids, rest in zip(sequences, drawn)]

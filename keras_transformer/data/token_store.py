@@ -220,22 +220,6 @@ class TokenSequences:
             return np.zeros(positions_in_file.shape, "int32")
         return np.where(inside, self._tokens[positions_in_file], 0).astype("int32")
 
-    def sums(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum of a per-token value over each sentence.
-
-        Args:
-            values: float array `(vocabulary_size,)`.
-
-        Returns:
-            Float array `(sentences,)`.
-        """
-        sums = np.zeros(len(self))
-        for first in range(0, len(self), _CHUNK):
-            starts = self._starts[first : first + _CHUNK + 1]
-            totals = np.cumsum(values[self._tokens[starts[0] : starts[-1]]])
-            sums[first : first + _CHUNK] = np.diff(np.append(0.0, totals)[starts - starts[0]])
-        return sums
-
 
 def _fingerprint(
     text: ParallelText, tokenizer: Any, target_tokenizer: Any, max_tokens: int | None

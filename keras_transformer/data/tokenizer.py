@@ -16,7 +16,6 @@ from typing import Literal, get_args
 
 from keras_transformer.data.sentencepiece_model import in_our_order
 from keras_transformer.data.text_lines import without_surrogates
-from keras_transformer.data.token_source import SubwordSampler
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.progress import spinner
@@ -368,14 +367,6 @@ class Tokenizer:
             token_ids: iterable of ids.
         """
         return [self._processor.id_to_piece(int(token_id)) for token_id in token_ids]
-
-    def sampler(self, strength: float) -> SubwordSampler:
-        """Return a `SubwordSampler`, which samples other segmentations of sentences.
-
-        Args:
-            strength: more than 0 and at most 1, as for `SubwordSampler`.
-        """
-        return SubwordSampler(self.proto, strength)
 
     def is_unknown(self, token_ids: Iterable[int]) -> bool:
         """Return whether a text has no known token, such as Chinese for a German vocabulary.

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from keras import ops
@@ -53,14 +53,6 @@ class WordTokenizer:
     def fingerprint(self) -> str:
         """Return the fingerprint of the `Tokenizer`."""
         return self.tokenizer.fingerprint()
-
-    def sampler(self, strength: float) -> Any:
-        """Return the sampler of the `Tokenizer`: each word keeps the one token that begins it.
-
-        Args:
-            strength: from 0 (excluded) to 1, as for `SubwordSampler`.
-        """
-        return self.tokenizer.sampler(strength)
 
     def encode(self, sentences: Iterable[str]) -> list[list[int]]:
         """Encode sentences, without start and end tokens.
@@ -150,13 +142,6 @@ class TreeSymbols:
             A list of lists of ids.
         """
         return [[self._ids.get(symbol, UNKNOWN_ID) for symbol in line.split()] for line in lines]
-
-    def sampler(self, strength: float) -> None:
-        """Return None, because symbols are never split.
-
-        Args:
-            strength: ignored.
-        """
 
     def decode(self, token_ids: Iterable[int]) -> list[str]:
         """Decode ids to symbols, up to the end token. An id without a symbol becomes `?`.

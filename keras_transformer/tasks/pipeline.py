@@ -224,8 +224,6 @@ def make_batches(
     context.validate_settings({**context.settings, **fingerprints})
 
     texts = {"train": train, "val": val}
-    sampling = options.batching.subword_sampling
-    samplers = _samplers(*tokenizers, sampling) if sampling else None
     stores = dict(zip(texts, _tokenize(texts, (*tokenizers, max_tokens), context)))
     planned = plan_batches(
         stores["train"],
@@ -236,18 +234,11 @@ def make_batches(
         num_replicas=context.devices.num_replicas,
         shard=context.devices.shard,
         few_shapes_first=context.few_shapes_first,
-        samplers=samplers,
         source_end=source_end,
     )
     if context.processes.is_writer:
         write_cache(context.folder / _CACHE)
     return Batches(*planned, fingerprints)
-
-
-def _samplers(source: Any, target: Any, strength: float) -> tuple[Any, Any]:
-    """Return the subword samplers of both sides, which may be the same object."""
-    sampler = source.sampler(strength)
-    return sampler, sampler if target is source else target.sampler(strength)
 
 
 def _tokenize(texts: dict[str, Any], how: tuple, context: TrainingContext) -> list[TokenStore]:

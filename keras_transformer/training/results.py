@@ -100,7 +100,7 @@ def training_facts(
     batches = int(optimizer.batches.numpy())
     vocabulary_size = model.config.vocabulary_size
     epochs = train_batches.epochs(batches)
-    sources, targets = train_batches.tokens.mean_lengths
+    sources, targets = train_batches.lengths
     counts = train_batches.plans.counts
     flops = training_flops(hyperparameters, vocabulary_size, sources, targets, counts)
     target_tokens = train_batches.target_tokens(batches)

@@ -30,16 +30,6 @@ def test_a_source_is_prefix_tokens_and_end():
     assert (preprocessor.num_added, without_end.num_added) == (2, 1)
 
 
-def test_a_prefix_is_kept_when_the_rest_is_sampled():
-    prefixed = PrefixedTokenizer(tokenizer(), ["▁the"])
-    (ids,) = prefixed.encode([TEXT])
-    sample = prefixed.sampler(0.5)
-    samples = [sample([ids], seed)[0] for seed in range(8)]
-    assert any(sampled != ids for sampled in samples)
-    assert {sampled[0] for sampled in samples} == {ids[0]}
-    assert {tokenizer().decode([sampled[1:]])[0] for sampled in samples} == {TEXT}
-
-
 def test_a_fingerprint_is_of_the_tokenizer_and_its_prefix():
     prefixes = [["▁the"], ["▁a"], ["▁a", "▁the"]]
     fingerprints = {PrefixedTokenizer(tokenizer(), x).fingerprint() for x in prefixes}

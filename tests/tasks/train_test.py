@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("cheap_trainings")
 # A model and batches that take a second.
 SMALL = {
     **{"vocabulary_size": 300, "num_layers": 1, "scale": 0.25, "batch_tokens": 512},
-    **{"num_shapes": 1, "interval": 2, "average": 2, "seed": 3, "subword_sampling": 0.2},
+    **{"num_shapes": 1, "interval": 2, "average": 2, "seed": 3},
 }
 
 

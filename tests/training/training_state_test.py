@@ -237,6 +237,7 @@ def test_a_state_of_another_model_or_optimizer_is_refused(tmp_path, other, word)
 def test_resuming_with_another_option_is_refused_by_name(tmp_path):
     state = read_state(save(new_model("sgd"), tmp_path / "step-3.state.weights.h5"))
     state.validate_run({"variant": "tiny", "rate": 1e-9})
+    state.validate_run({"variant": "tiny"})  # `rate` may be an option that was removed since
     message = message_of(state.validate_run, {"variant": "base", "rate": 1e-9})
     assert "variant=tiny" in message and "base" in message and "rate" not in message
 
