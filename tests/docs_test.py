@@ -203,7 +203,7 @@ def test_commands_with_models_of_the_checkout(monkeypatch):
         assert (process.returncode, process.stderr) == (0, ""), line
         answers.append(process.stdout)
     assert answers[0] == "Ein Hund rennt durch den Schnee.\n"
-    assert "binds" in answers[1]
+    assert "attachment" in answers[1]
 
 
 # Models of others
