@@ -1,10 +1,11 @@
 #!/bin/sh
 # Time a training step and beam search of `base` on one GPU, on JAX and on PyTorch, and print a table.
 #
-#   sh benchmarks/gpu.sh               # under eight minutes on a GPU with 80 GB
-#   TOKENS=6272 sh benchmarks/gpu.sh   # for a GPU with 24 GB
-#   sh benchmarks/gpu.sh --rehearse    # the same commands with tiny sizes on the CPU, in two minutes
+#   sh benchmarks/gpu.sh               # sizes for a GPU with 80 GB
+#   TOKENS=6272 sh benchmarks/gpu.sh   # smaller batches
+#   sh benchmarks/gpu.sh --rehearse    # the same commands with tiny sizes on the CPU
 #
+# It has not run on a GPU yet. It is meant to take less than eight minutes there.
 # PYTHON is the interpreter (default: python), and BACKENDS the backends (default: jax torch).
 # The line of a run that fails is the last line that it printed.
 set -eu

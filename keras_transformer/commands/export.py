@@ -32,7 +32,8 @@ def export_translation(options: ExportTranslationOptions) -> None:
     """Export a translator as a SavedModel of strings, or in another library's format."""
     check_writable("output", options.output, is_folder=True)
     others = given(options, "quantization")
-    others |= {"xla": True} if options.xla else {}
+    if options.xla:
+        others["xla"] = True
     if options.n_best is not None:
         others["num_results"] = options.n_best
     options.load().export(options.output, options.format, **others)

@@ -33,9 +33,9 @@ class ParallelText:
     """The sentence pairs of one split of a corpus.
 
     Each `iter()` starts a new pass over the corpus. Files are streamed and never held in memory.
-    The constructor makes one complete pass, so that bad input is reported immediately and not in
-    the middle of an epoch. Sentences are returned without their line end and are otherwise
-    unchanged; blank sentences are included.
+    The constructor makes one complete pass, unless `validate` is false, so that bad input is
+    reported immediately and not in the middle of an epoch. Sentences are returned without their
+    line end and are otherwise unchanged; blank sentences are included.
 
     Args:
         name: name of the corpus.
@@ -48,14 +48,14 @@ class ParallelText:
             alone or under `"translation"`.
         bleu_tokenize: sacreBLEU's `tokenize` option for the text: `"none"` for tokenized text, None
             for the default of the language.
-        validate: whether the constructor makes that pass. Otherwise the first complete pass
+        validate: whether the constructor makes a complete pass. Otherwise the first complete pass
             reports bad input and counts the pairs, which saves a pass over a large corpus.
 
     Attributes:
         prefix: the tags before each source, if the text is a `TaggedText`.
         tags: all tags before any source, which must be tokens of the vocabulary.
-        key: a digest of all that determines the pairs, such as the state of files. The pairs of a
-            function are always new.
+        key: a digest of all that determines the pairs, such as the state of files. Pairs that are
+            not read from files have a random key.
         left_out: the number of pairs that filters removed per reason, after a complete pass.
 
     Raises:

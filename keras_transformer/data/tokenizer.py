@@ -100,7 +100,7 @@ def make_tokenizer(
         return Tokenizer.from_file(path)
     sample = _sample(sentences, options.vocabulary_sentences)
     with spinner("reading the sentences for the vocabulary"):
-        first = [*islice(sample, 1)]  # reads all
+        first = [*islice(sample, 1)]  # after a pass over all sentences
         changes = targets if isinstance(targets, NormalizationChanges) else NormalizationChanges()
         if not (options.normalization or isinstance(targets, NormalizationChanges)):
             for target in targets:
